@@ -1,0 +1,95 @@
+"""Two panels of matrix SRAM: one is multiplied with while the next weights arrive in the other."""
+
+from dataclasses import dataclass
+
+from compiler.errors import CompileError, require
+from compiler.hbm import HbmTensor
+from compiler.immediates import add_immediate, load_immediate, set_address, set_scale, set_stride
+from compiler.program import Program
+from compiler.registers import GP0, Register
+from isa import PlenaConfig
+
+
+@dataclass(frozen=True)
+class KChunk:
+    """K tiles first .. first + tiles - 1 of a projection: one panel per output column block."""
+
+    first: int
+    tiles: int
+
+
+def default_cap(config: PlenaConfig) -> int:
+    """Tiles per panel: half of the matrix SRAM, so that K splits as late as possible."""
+    return config.MRAM_TILES // 2
+
+
+def split_k(tiles: int, cap: int) -> list[KChunk]:
+    """`tiles` K tiles in chunks of `cap`, the last one with the rest; the order of addition."""
+    return [KChunk(first, min(cap, tiles - first)) for first in range(0, tiles, cap)]
+
+
+class WeightPanels:
+    """Fills the two panels in turn with columns of weight tiles.
+
+    `cap` tiles per panel; `address` is the address register that the fetches use, held by the
+    caller for as long as the panels live. `fetch` fills a panel; the caller orders it after the
+    last use of what the panel held before. What was fetched ahead for the next projection is
+    remembered.
+    """
+
+    def __init__(self, prog: Program, address: Register, cap: int | None = None) -> None:
+        config = prog.config
+        self.cap = default_cap(config) if cap is None else cap
+        require(
+            1 <= self.cap <= config.MRAM_TILES // 2,
+            f"cap = {self.cap}",
+            f"two panels of cap tiles must fit MRAM_TILES = {config.MRAM_TILES}",
+            f"use 1 to {config.MRAM_TILES // 2}",
+        )
+        require(
+            config.m_prefetch == config.MLEN,
+            f"HBM_M_PREFETCH = {config.m_prefetch}",
+            f"must be MLEN = {config.MLEN}: H_PREFETCH_M starts at a tile, fewer rows leave a part",
+            "leave it out of the configuration",
+        )
+        self._prog, self._address, self._half = prog, address, 0
+        self._ahead: HbmTensor | None = None
+
+    def base(self, half: int) -> int:
+        """The matrix SRAM address of tile 0 of panel `half`."""
+        return half * self.cap * self._prog.config.tile_elements
+
+    def first(self, weight: HbmTensor) -> int:
+        """The panel with the first chunk of column 0 of `weight`, fetched now or ahead of time."""
+        if self._ahead is weight:
+            self._ahead = None
+            return 1 - self._half
+        if self._ahead is not None:
+            raise CompileError(
+                f"weight panels: {self._ahead.name} was fetched ahead, but {weight.name} comes "
+                "next (name the next weight in `then`)"
+            )
+        return self._fetch_first(weight)
+
+    def fetch_ahead(self, weight: HbmTensor) -> None:
+        """Fetch the first chunk of column 0 of `weight` for the projection that comes next."""
+        self._fetch_first(weight)
+        self._ahead = weight
+
+    def _fetch_first(self, weight: HbmTensor) -> int:
+        chunk = split_k(weight.physical_rows // weight.mlen, self.cap)[0]
+        return self.fetch(weight, chunk, GP0)
+
+    def fetch(self, weight: HbmTensor, chunk: KChunk, column: Register) -> int:
+        """Fetch `chunk` of the column of tiles at element offset gp[column]; returns the panel."""
+        prog, half = self._prog, self._half
+        set_address(prog, self._address, weight.base)
+        set_scale(prog, weight.scale_offset)
+        set_stride(prog, weight.stride)
+        with prog.gps("tile", "tile offset") as (tile, offset):
+            for i in range(chunk.tiles):
+                load_immediate(prog, tile, self.base(half) + i * prog.config.tile_elements)
+                add_immediate(prog, offset, column, (chunk.first + i) * weight.tile_step)
+                prog.emit("H_PREFETCH_M", tile, offset, self._address, rstride=1)
+        self._half = 1 - half
+        return half

@@ -1,0 +1,1 @@
+"""The PLENA datapath as Amaranth components: leaves, units, memories, dispatcher, profile counters and the top."""

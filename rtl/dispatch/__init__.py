@@ -1,0 +1,1 @@
+"""In-order issue: fetch, decode, address resolution, traps, hazards and the loop stack."""

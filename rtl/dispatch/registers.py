@@ -1,0 +1,72 @@
+"""Register files: gp, f and a, with a pending bit per register that a unit will still write."""
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import memory, wiring
+from amaranth.lib.wiring import In, Out
+
+from rtl.interfaces import BF16_BITS
+
+
+class RegisterFile(wiring.Component):
+    """A file of `depth` registers of `width` bits with combinational reads and two write ports.
+
+    Register 0 reads as zero and ignores writes when `zero` is set. `reserve` marks register `reserve_index` as
+    pending from the next cycle on; a write through `late` clears it. `early` writes (from the dispatch cycle)
+    never concern a pending register, since the dispatcher waits for it first.
+
+    Members: `index_rd`, `index_rs1`, `index_rs2` and the values `rd`, `rs1`, `rs2` (same cycle); `pending`, a bit
+    per register; `early_en/index/value`, `late_en/index/value`, `late2_*`.
+    """
+
+    def __init__(self, width: int, depth: int, *, zero: bool) -> None:
+        self._zero = zero
+        self.storage = memory.MemoryData(shape=width, depth=depth, init=[])
+        bits = (depth - 1).bit_length()
+        ports: dict[str, object] = {"pending": Out(depth), "reserve": In(1), "reserve_index": In(bits)}
+        for name in ("rd", "rs1", "rs2"):
+            ports |= {f"index_{name}": In(bits), name: Out(width)}
+        for name in ("early", "late", "late2"):
+            ports |= {f"{name}_en": In(1), f"{name}_index": In(bits), f"{name}_value": In(width)}
+        super().__init__(ports)
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.storage = store = memory.Memory(self.storage)
+        for name in ("rd", "rs1", "rs2"):
+            read = store.read_port(domain="comb")
+            index = getattr(self, f"index_{name}")
+            m.d.comb += read.addr.eq(index)
+            value = Mux(index == 0, 0, read.data) if self._zero else read.data
+            m.d.comb += getattr(self, name).eq(value)
+        pending = self.pending
+        cleared = Signal.like(pending)
+        reserved = Signal.like(pending)
+        for name in ("early", "late", "late2"):
+            write = store.write_port()
+            m.d.comb += [
+                write.addr.eq(getattr(self, f"{name}_index")),
+                write.data.eq(getattr(self, f"{name}_value")),
+                write.en.eq(getattr(self, f"{name}_en")),
+            ]
+        for name in ("late", "late2"):
+            with m.If(getattr(self, f"{name}_en")):
+                m.d.comb += cleared.bit_select(getattr(self, f"{name}_index"), 1).eq(1)
+        with m.If(self.reserve):
+            m.d.comb += reserved.bit_select(self.reserve_index, 1).eq(1)
+        if self._zero:
+            m.d.sync += pending.eq(((pending & ~cleared) | reserved) & ~1)
+        else:
+            m.d.sync += pending.eq((pending & ~cleared) | reserved)
+        return m
+
+
+def gp_file() -> RegisterFile:
+    """gp0..gp15; late writes come from S_LD_INT."""
+    return RegisterFile(32, 16, zero=True)
+
+
+def f_file() -> RegisterFile:
+    """f0..f7; late writes come from the scalar unit (late) and the vector unit's reductions (late2)."""
+    return RegisterFile(BF16_BITS, 8, zero=True)
+
+

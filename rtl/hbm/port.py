@@ -1,0 +1,162 @@
+"""The HBM port: H_* instructions to beats of memory, and memory's answers to SRAM rows."""
+
+from typing import Any
+
+from amaranth.hdl import Module
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.fifo import SyncFIFO
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from isa.config import PlenaConfig
+from isa.opcodes import Op
+from rtl.hbm.assembler import Assembler, ResponseBuffer
+from rtl.hbm.convert import RowDecoder, RowEncoder
+from rtl.hbm.plan import Plan, Transfer
+from rtl.hbm.walker import BeatWalker, RowWalker
+from rtl.interfaces import Completion
+
+
+class HbmPort(wiring.Component):
+    """Executes H_PREFETCH_M, H_PREFETCH_V and H_STORE_V in program order.
+
+    Every instruction is `m_prefetch`, `v_prefetch` or `v_writeback` rows of MLEN elements; row r's elements start
+    at byte `elements + r * stride`, its block scales at byte `scales + r * stride / MX_BLOCK`, at any alignment.
+    The answers come in request order, so instructions complete in order. Requests carry their instruction's stage::
+
+        issue -+- walk queue -- RowWalker --- BeatWalker ------------------------------------ request
+               |                               |   |
+               +- store queue -- RowEncoder ---+   +- steps -- Assembler -- RowDecoder ------ mram_write, vram_write,
+               |    vram_read                                   |   |                         done
+               +- collect queue --------------------------------+   +- ResponseBuffer ------- response
+
+    Beats. A row reads its scale beats, then its element beats; a beat that is the last one that the instruction
+    has requested for the same stream is not requested again. So a contiguous, aligned 64 x 64 tile is 64 + 8 beats.
+    A store writes for every row its scale bytes (1 or 2 beats) and then its element bytes, with byte strobes, and
+    never reads.
+
+    Throughput. One beat per cycle, one row per cycle, across instructions too (a row whose beats are all held takes
+    a cycle). The stream of requests stops only when memory is not ready, HBM_OUTSTANDING answers are awaited, or
+    the queue is empty. HBM_QUEUE instructions may be waiting or requesting, `config.INFLIGHT` unfinished.
+    A response is taken in every cycle.
+
+    Latency, in cycles (cycle 0: `issue` is transferred):
+
+    ===============================  =====================================================
+    first read request               3
+    first write request              5; 3 when the store's rows have been read while it waited in the queue
+    response of a row's last beat    + 3: the row is on the SRAM write port
+    `done`                           with the last row's write; for a store 3 cycles after the last answer
+    prefetch, B beats, in all        3 + (B - 1) + memory latency + 3
+    ===============================  =====================================================
+
+    Errors. When an answer carries an error, its instruction gets no `done`; neither do later ones; nothing is
+    written or requested any more (a request that is waiting stays), and `error` is valid with the instruction's
+    tag until reset.
+
+    Within the port, a store has read its vector SRAM rows before a later prefetch requests its first beat.
+
+    Members
+    -------
+    issue : In(stream of Shapes.hbm_issue)
+    request : Out(Shapes.hbm_request)
+    response : In(Shapes.hbm_response)
+    mram_write, vram_write : Out, SRAM write ports
+    vram_read : Out(Shapes.vram_read)
+    done : Out(Completion)
+    error : Out(Completion), from the cycle after the bad answer on
+
+    Raises
+    ------
+    ValueError
+        The configuration's MX_BLOCK does not fit (see `Plan`).
+    """
+
+    issue: stream.Interface
+    request: stream.Interface
+    response: stream.Interface
+    mram_write: wiring.PureInterface
+    vram_write: wiring.PureInterface
+    vram_read: wiring.PureInterface
+    done: data.View
+    error: data.View
+
+    def __init__(self, config: PlenaConfig) -> None:
+        self._plan = plan = Plan(config)
+        shapes = plan.shapes
+        super().__init__(
+            {
+                "issue": In(stream.Signature(shapes.hbm_issue)),
+                "request": Out(shapes.hbm_request),
+                "response": In(shapes.hbm_response),
+                "mram_write": Out(shapes.mram_write),
+                "vram_write": Out(shapes.vram_write),
+                "vram_read": Out(shapes.vram_read),
+                "done": Out(Completion),
+                "error": Out(Completion),
+            }
+        )
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        plan, config = self._plan, self._plan.config
+
+        m.submodules.rows = rows = RowWalker(plan)
+        m.submodules.beats = beats = BeatWalker(plan)
+        m.submodules.encoder = encoder = RowEncoder(plan)
+        m.submodules.responses = responses = ResponseBuffer(config.HBM_OUTSTANDING)
+        m.submodules.assembler = assembler = Assembler(plan)
+        m.submodules.decoder = decoder = RowDecoder(plan)
+        m.submodules.walk_queue = walks = SyncFIFO(width=plan.walk.size, depth=config.HBM_QUEUE)
+        m.submodules.store_queue = stores = SyncFIFO(width=plan.shapes.row_bits, depth=config.HBM_QUEUE)
+        m.submodules.collect_queue = collects = SyncFIFO(width=plan.collect.size, depth=config.INFLIGHT)
+        m.submodules.step_queue = steps = SyncFIFO(width=plan.step.size, depth=max(4, config.HBM_OUTSTANDING))
+
+        # A store leaves its own queue before it has left the walk queue, so that one never fills first.
+        issue, accept = self.issue.payload, self.issue.ready & self.issue.valid
+        walk = data.View(plan.walk, walks.w_data)
+        collect = data.View(plan.collect, collects.w_data)
+        m.d.comb += [
+            self.issue.ready.eq(walks.w_rdy & collects.w_rdy),
+            walks.w_en.eq(accept),
+            collects.w_en.eq(accept),
+            stores.w_en.eq(accept & (issue.op == Op.H_STORE_V)),
+            stores.w_data.eq(issue.row),
+            walk.elements.eq(issue.elements),
+            walk.scales.eq(issue.scales),
+            walk.stride.eq(issue.stride),
+            walk.stage.eq(issue.tag.stage),
+            collect.tag.eq(issue.tag),
+            collect.row.eq(issue.row),
+            collect.precision.eq(issue.precision),
+        ]
+        with m.Switch(issue.op):
+            for op, transfer in (
+                (Op.H_PREFETCH_M, Transfer.MATRIX),
+                (Op.H_PREFETCH_V, Transfer.VECTOR),
+                (Op.H_STORE_V, Transfer.STORE),
+            ):
+                with m.Case(op):
+                    m.d.comb += [walk.transfer.eq(transfer), collect.transfer.eq(transfer)]
+
+        connect(m, walks.r_stream, rows.i)
+        connect(m, stores.r_stream, encoder.store)
+        connect(m, collects.r_stream, assembler.collect)
+        connect(m, rows.o, beats.row)
+        connect(m, encoder.packed, beats.packed)
+        connect(m, beats.step, steps.w_stream)
+        connect(m, steps.r_stream, assembler.step)
+        connect(m, responses.o, assembler.response)
+        connect(m, assembler.landed, decoder.landed)
+        m.d.comb += [
+            decoder.packed.eq(assembler.packed),
+            beats.returned.eq(assembler.response.ready & assembler.response.valid),
+            beats.halt.eq(assembler.error.valid),
+            self.done.eq(decoder.done),
+            self.error.eq(assembler.error),
+        ]
+        connect(m, flipped(self.request), beats.request)
+        connect(m, flipped(self.response), responses.i)
+        connect(m, flipped(self.vram_read), encoder.vram_read)
+        connect(m, flipped(self.mram_write), decoder.mram_write)
+        connect(m, flipped(self.vram_write), decoder.vram_write)
+        return m

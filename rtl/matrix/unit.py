@@ -1,0 +1,153 @@
+"""The matrix unit: products of BLEN rows with BLEN columns, accumulated and written out."""
+
+from collections.abc import Callable
+from typing import Any
+
+from amaranth.hdl import Cat, Module, Signal, ValueLike
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+from amaranth.utils import exact_log2
+
+from isa.config import PlenaConfig
+from isa.opcodes import Op
+from rtl.interfaces import Completion, Shapes, Tag
+
+from .accumulator import Accumulator
+from .array import MultiplierArray
+from .sequencer import Sequencer, slot_layout
+
+__all__ = ["MatrixUnit"]
+
+
+class MatrixUnit(wiring.Component):
+    """Execute M_MM, M_TMM and M_MM_WO in program order; no other operation may be issued.
+
+    Members
+    -------
+    issue : In(stream of shapes.matrix_issue)
+        ``index`` and ``lane`` are multiples of BLEN.
+    mram_read : Out(shapes.mram_read)
+    vram_read : Out(shapes.vram_read)
+    vram_write : Out(shapes.vram_write)
+    product_done : Out(Completion)
+        Of M_MM and M_TMM, in the cycle of their last addition.
+    write_done : Out(Completion)
+        Of M_MM_WO, in the cycle of its last ``vram_write``.
+    mac_busy : Out(1), mac_tag : Out(Tag)
+        A row of activations is in the multipliers, and whose.
+
+    Cycle 0 is the one with ``issue.valid`` and ``issue.ready``; B = BLEN, n = log2(MLEN), i is a row::
+
+        cycle                 M_MM
+        1 + i                 mram_read of column i
+        B + 1 + i    fetch    vram_read of row i
+        B + 2 + i    operand  row i arrives; with row 0, the weights swap
+        B + 3 + i    multiply
+        B + 3 + l + i  add_l  adder level l = 1 .. n
+        B + 4 + n + i         accumulate; product_done with i = B - 1: cycle 2 B + n + 3
+
+        write-out, from the cycle t of the last accumulate before it (or of its bubble, 5 + n at the
+        earliest): rows are written in t + 1 .. t + B, write_done in t + B
+
+    Throughput: a product per B cycles, with or without a write-out behind each; a write-out per
+    B cycles. An M_MM and an M_MM_WO can finish in one cycle.
+
+    Order within the unit: products accumulate, write-outs take what was accumulated before them,
+    and write their rows in issue order. Rows of activations are read in cycles B + 1 .. 2 B, long
+    after issue: until product_done nothing else may write them (a later write-out of the unit does so only
+    after). Nothing is forwarded: an M_MM that reads what an M_MM_WO writes must wait for write_done.
+
+    Structure::
+
+        issue --Sequencer--> slot -> operand -> multiply -> add_1 .. add_n -> accumulate
+                   | mram_read         |            |           |                 |
+                   | vram_read         v            v           v                 v
+        SRAM data ----------------> MultiplierArray ------------------sums--> Accumulator --> vram_write
+
+    A slot (see `slot_layout`) goes down the pipeline beside the data. The vector forms are a slot per
+    instruction for another accumulator; the per-head forms tap the trees at level log2(HLEN).
+    """
+
+    issue: stream.Interface
+    mram_read: wiring.PureInterface
+    vram_read: wiring.PureInterface
+    vram_write: wiring.PureInterface
+    product_done: data.View
+    write_done: data.View
+    mac_busy: Signal
+    mac_tag: data.View
+
+    def __init__(self, config: PlenaConfig) -> None:
+        self._config = config
+        self.accumulator = Accumulator(config)
+        shapes = Shapes(config)
+        super().__init__(
+            {
+                "issue": In(stream.Signature(shapes.matrix_issue)),
+                "mram_read": Out(shapes.mram_read),
+                "vram_read": Out(shapes.vram_read),
+                "vram_write": Out(shapes.vram_write),
+                "product_done": Out(Completion),
+                "write_done": Out(Completion),
+                "mac_busy": Out(1),
+                "mac_tag": Out(Tag),
+            }
+        )
+
+    @property
+    def interval(self) -> int:
+        """Cycles per product, or per product and write-out, when the issue never waits."""
+        return self._config.BLEN
+
+    def latency(self, op: Op) -> int:
+        """Cycles from issue to completion, of an instruction that finds the unit idle."""
+        levels = exact_log2(self._config.MLEN)
+        if op in (Op.M_MM, Op.M_TMM):
+            return 2 * self._config.BLEN + levels + 3
+        if op is Op.M_MM_WO:
+            return self._config.BLEN + levels + 5
+        raise ValueError(f"the matrix unit does not execute {op.name}; it does M_MM, M_TMM and M_MM_WO")
+
+    def m_acc(self, get: Callable[[ValueLike], int]) -> list[list[int]]:
+        """The architectural accumulators m_acc[row][column] as FP32 words; ``get`` reads a signal."""
+        bank = self.accumulator.banks[get(self.accumulator.active)]
+        return [[get(row[j]) for j in range(self._config.BLEN)] for row in bank]
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        m.submodules.sequencer = sequencer = Sequencer(self._config)
+        m.submodules.array = array = MultiplierArray(self._config)
+        m.submodules.accumulator = accumulator = self.accumulator
+
+        # The slot of each stage, in the order of the stages.
+        levels = exact_log2(self._config.MLEN)
+        names = ("operand", "multiply", *(f"add_{n}" for n in range(1, levels + 1)), "accumulate")
+        stages = [Signal(slot_layout(self._config), name=name) for name in names]
+        operand, multiply, last_add, accumulate = stages[0], stages[1], stages[-2], stages[-1]
+        for before, after in zip([sequencer.slot, *stages], stages, strict=False):
+            m.d.sync += after.eq(before)
+
+        connect(m, flipped(self.issue), sequencer.issue)
+        connect(m, accumulator.write, flipped(self.vram_write))
+        for ours, asked in (
+            (self.mram_read, sequencer.mram_read),
+            (self.vram_read, sequencer.vram_read),
+        ):
+            m.d.comb += [getattr(ours, name).eq(getattr(asked, name)) for name in asked.signature.members]
+        m.d.comb += [
+            array.column_i.eq(self.mram_read.data),
+            array.load.eq(sequencer.load),
+            array.row_i.eq(self.vram_read.data),
+            array.take.eq(operand.valid),
+            array.swap.eq(operand.valid & (operand.row == 0)),
+            array.advance.eq(Cat(stage.valid for stage in stages[1:-1])),
+            accumulator.sums.eq(array.sums),
+            accumulator.coming.eq(last_add),
+            accumulator.slot.eq(accumulate),
+            self.mac_busy.eq(multiply.valid),
+            self.mac_tag.eq(multiply.tag),
+            self.product_done.valid.eq(accumulate.valid & accumulate.last),
+            self.product_done.tag.eq(accumulate.tag),
+            self.write_done.eq(accumulator.write_done),
+        ]
+        return m

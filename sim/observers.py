@@ -1,0 +1,108 @@
+"""What the host may watch while the machine runs. An observer is called once per cycle that has an event for it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from isa.image import ProgramImage
+
+
+class TagError(AssertionError):
+    """The hardware completed an instruction under another stage than the image gives it."""
+
+
+@dataclass(frozen=True)
+class Dispatched:
+    """An instruction left the dispatcher."""
+
+    cycle: int
+    pc: int
+    word: int
+    stage: int
+    unit: int
+
+
+@dataclass(frozen=True)
+class Completed:
+    """An instruction completed on `port`."""
+
+    cycle: int
+    port: str
+    pc: int
+    stage: int
+
+
+@dataclass(frozen=True)
+class Written:
+    """A write to an SRAM row: `lanes` is a bit per lane, `data` the row (only enabled lanes count)."""
+
+    cycle: int
+    port: str
+    memory: str
+    row: int
+    lanes: int
+    data: int
+    pc: int
+    stage: int
+
+
+class Observer:
+    """Base of every observer; the methods for events that it does not want do nothing."""
+
+    def start(self, simulation: "object") -> None:
+        """The run is about to begin."""
+
+    def cycle(self, cycle: int) -> None:
+        """A cycle has settled; every cycle, so keep it cheap or do not override it."""
+
+    def dispatched(self, event: Dispatched) -> None:
+        """An instruction was dispatched."""
+
+    def completed(self, event: Completed) -> None:
+        """An instruction completed."""
+
+    def written(self, event: Written) -> None:
+        """An SRAM row was written."""
+
+    def stop(self) -> None:
+        """The run is over, or was interrupted."""
+
+
+class TagChecker(Observer):
+    """Checks on every run that the tag of each dispatch and completion is the image's tag at its pc."""
+
+    def __init__(self, image: ProgramImage) -> None:
+        self._stages = [int(s) for s in image.stages]
+        self._vocabulary = image.vocabulary
+
+    def _check(self, what: str, pc: int, stage: int) -> None:
+        if self._stages[pc] != stage:
+            raise TagError(
+                f"pc {pc} {what} with stage {self._vocabulary[stage]}, "
+                f"but the image tags it {self._vocabulary[self._stages[pc]]}"
+            )
+
+    def dispatched(self, event: Dispatched) -> None:
+        self._check("was dispatched", event.pc, event.stage)
+
+    def completed(self, event: Completed) -> None:
+        self._check("completed", event.pc, event.stage)
+
+
+class LastWriter(Observer):
+    """Remembers, for every lane of the vector SRAM, the pc of the instruction that wrote it last (-1: none)."""
+
+    def __init__(self, rows: int, lanes: int) -> None:
+        self.pc = np.full((rows, lanes), -1, np.int32)
+        self._all = (1 << lanes) - 1
+        self._lanes = lanes
+
+    def written(self, event: Written) -> None:
+        if event.memory != "vram":
+            return
+        if event.lanes == self._all:
+            self.pc[event.row] = event.pc
+        else:
+            for lane in range(self._lanes):
+                if event.lanes >> lane & 1:
+                    self.pc[event.row, lane] = event.pc

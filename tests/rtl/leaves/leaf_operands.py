@@ -1,0 +1,92 @@
+"""Operand pairs in the manner of Berkeley TestFloat: directed patterns crossed, and several random kinds."""
+
+import numpy as np
+
+from tests.rtl.leaves.leaf_golden import Format
+
+SEED = 20240229
+
+
+def patterns(fmt: Format) -> np.ndarray:
+    """22 exponents x 2 signs x 4 significands: zeros, subnormals, infinities and NaNs are among them."""
+    top = (1 << fmt.exp) - 1
+    bias, man = fmt.bias, fmt.man
+    exponents = [
+        0, 1, 2, 3, man - 1, man, bias - man - 2, bias - man - 1, bias - man, bias - 2, bias - 1,
+        bias, bias + 1, bias + 2, bias + man - 1, bias + man, bias + man + 1, bias + man + 2,
+        top - 3, top - 2, top - 1, top,
+    ]
+    significands = [0, 1, (1 << man) - 1, 1 << (man - 1)]
+    return np.array([
+        sign << (fmt.width - 1) | exponent << man | significand
+        for sign in (0, 1) for exponent in exponents for significand in significands
+    ], dtype=np.uint32)
+
+
+def directed(a_fmt: Format, b_fmt: Format) -> tuple[np.ndarray, np.ndarray]:
+    """Every pattern with every pattern: 30,976 pairs."""
+    a, b = np.meshgrid(patterns(a_fmt), patterns(b_fmt))
+    return a.ravel(), b.ravel()
+
+
+def words(rng: np.random.Generator, count: int, fmt: Format) -> np.ndarray:
+    return rng.integers(0, 1 << fmt.width, count, dtype=np.uint64).astype(np.uint32)
+
+
+def sparse_significands(rng: np.random.Generator, values: np.ndarray, fmt: Format) -> np.ndarray:
+    """Runs of zeros and ones in the low bits, where ties and long carries live."""
+    cut = rng.integers(0, fmt.man + 1, len(values), dtype=np.uint32)
+    mask = (np.uint32(1) << cut) - np.uint32(1)
+    return np.where(rng.integers(0, 2, len(values)), values | mask, values & ~mask)
+
+
+def with_exponent(values: np.ndarray, exponent: np.ndarray, fmt: Format) -> np.ndarray:
+    field = np.clip(exponent, 0, (1 << fmt.exp) - 1).astype(np.uint32)
+    others = np.uint32(((1 << fmt.width) - 1) ^ (((1 << fmt.exp) - 1) << fmt.man))
+    return values & others | field << np.uint32(fmt.man)
+
+
+def random_pairs(
+    a_fmt: Format, b_fmt: Format, *, scale: int = 1, products: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    """70,000 / scale pairs: uniform, related exponents, subnormal-heavy, cancelling."""
+    rng = np.random.default_rng(SEED)
+    chunks = []
+
+    def pair(count: int) -> tuple[np.ndarray, np.ndarray]:
+        count //= scale
+        return (sparse_significands(rng, words(rng, count, a_fmt), a_fmt),
+                sparse_significands(rng, words(rng, count, b_fmt), b_fmt))
+
+    chunks.append(pair(14_000))
+
+    a, b = pair(28_000)
+    exponent = (a >> np.uint32(a_fmt.man) & np.uint32(255)).astype(int)
+    if products:  # around the least exponent, a few around the greatest
+        total = np.where(rng.integers(0, 4, len(a)), rng.integers(85, 135, len(a)),
+                         rng.integers(376, 386, len(a)))
+        partner = total - exponent
+    else:
+        reach = a_fmt.man + 4
+        partner = exponent + rng.integers(-reach, reach + 1, len(a))
+    chunks.append((a, with_exponent(b, partner, b_fmt)))
+
+    a, b = pair(14_000)
+    chunks.append((with_exponent(a, rng.integers(0, 3, len(a)), a_fmt),
+                   with_exponent(b, rng.integers(0, 3, len(b)), b_fmt)))
+
+    a, b = pair(14_000)
+    if a_fmt == b_fmt:
+        close = (a ^ np.uint32(1 << (a_fmt.width - 1))).astype(np.int64) + rng.integers(-3, 4, len(a))
+        b = (close & ((1 << b_fmt.width) - 1)).astype(np.uint32)
+    chunks.append((a, b))
+    return np.concatenate([a for a, _ in chunks]), np.concatenate([b for _, b in chunks])
+
+
+def pairs(
+    a_fmt: Format, b_fmt: Format, *, products: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    """About 101,000 pairs."""
+    directed_a, directed_b = directed(a_fmt, b_fmt)
+    random_a, random_b = random_pairs(a_fmt, b_fmt, products=products)
+    return np.concatenate([directed_a, random_a]), np.concatenate([directed_b, random_b])
