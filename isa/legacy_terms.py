@@ -1,6 +1,7 @@
 """The terms that the legacy rules look for in comments (attribution.md, "Legacy rules").
 
-Data only, for reports on which terms a program uses; the rules combine them in ways a list cannot say.
+Data only, for reports on which terms a program uses; the rules combine them in ways that a list
+cannot say.
 """
 
 #: Lower case, unique, in the order in which the rules first name them.

@@ -14,7 +14,7 @@ __all__ = ["MaxTree", "Reduction", "SumTree"]
 
 
 class _Tree(wiring.Component):
-    """A binary tree over the enabled lanes of a row, neighbours first: 2i with 2i+1, pairs of pairs.
+    """A binary tree over the lanes of a row that are on: 2i with 2i+1, then pairs of pairs.
 
     Members
     -------
@@ -71,9 +71,7 @@ class _Tree(wiring.Component):
         off = Const(sum(self._neutral << at for at in range(0, head, BF16.width)), head)
         with m.If(self.load):
             m.d.sync += operands.eq(
-                Cat(
-                    Mux(on, self.row.word_select(h, head), off) for h, on in enumerate(self.heads)
-                )
+                Cat(Mux(on, self.row.word_select(h, head), off) for h, on in enumerate(self.heads))
             )
         # Bit k: the operands of level k are new. A level moves only then.
         fresh = Signal(self._levels)
@@ -87,9 +85,7 @@ class _Tree(wiring.Component):
                 for i in range(len(nodes) // 2)
             ]
             last = level == self._levels - 1
-            register = self.o if last else Signal(
-                self._width * len(results), name=f"level_{level}"
-            )
+            register = self.o if last else Signal(self._width * len(results), name=f"level_{level}")
             with m.If(fresh[level]):
                 m.d.sync += register.eq(Cat(results))
             nodes = [register.word_select(i, self._width) for i in range(len(results))]
@@ -97,15 +93,17 @@ class _Tree(wiring.Component):
 
 
 class SumTree(_Tree):
-    """FP32 sum, rounded after each addition; +0.0 for the lanes that are off. Ports: see `_Tree`."""
+    """FP32 sum, rounded at each addition; +0.0 for the lanes that are off. Ports: see `_Tree`."""
 
     _width = FP32.width
     _neutral = 0
 
     def widen(self, word: Value) -> Value:
+        """FP32 is BF16 with zeros below."""
         return Cat(Const(0, FP32.width - BF16.width), word)
 
     def combine(self, m: Module, name: str, a: Value, b: Value) -> Value:
+        """Add an adder."""
         m.submodules[name] = add = FloatAdd(FP32).bind(a=a, b=b)
         return add.o
 
@@ -117,6 +115,7 @@ class MaxTree(_Tree):
     _neutral = BF16.sign_mask | BF16.inf
 
     def combine(self, m: Module, name: str, a: Value, b: Value) -> Value:
+        """Add a maximum."""
         m.submodules[name] = leaf = BF16MinMax().bind(a=a, b=b, is_max=Const(1, 1))
         return leaf.o
 

@@ -14,9 +14,9 @@ __all__ = ["SpecialLanes"]
 class SpecialLanes(wiring.Component):
     """One function of a BF16 number on ``lanes`` of the ``row_lanes`` lanes of a row at a time.
 
-    A row takes ``row_lanes / lanes`` passes. In each, the operands of slice ``part`` are captured at
-    the end of a cycle with ``load`` and held until the next one; ``o`` follows combinationally, so
-    it is there in the cycle after. One slice per cycle.
+    A row takes ``row_lanes / lanes`` passes. In each, the operands of slice ``part`` are captured
+    at the end of a cycle with ``load`` and held until the next one; ``o`` follows combinationally,
+    so it is there in the cycle after. One slice per cycle.
 
     Members
     -------

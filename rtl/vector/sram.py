@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from amaranth.hdl import Module, Mux, unsigned
+from amaranth.hdl import MemoryData, Module, Mux, unsigned
 from amaranth.lib import wiring
-from amaranth.lib.memory import Memory, MemoryData
+from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In
 
 from isa.config import PlenaConfig
@@ -35,19 +35,19 @@ class VectorSram(wiring.Component):
                                     cycle 1 gets it
 
     A read of the row that is being written gets the contents before the write. Two ports must not
-    write the same lanes of one row in one cycle; the dispatcher's scoreboard sees to that. Different
-    lanes of one row, or different rows, are fine. Contents are not reset.
+    write the same lanes of one row in one cycle; the dispatcher's scoreboard sees to that.
+    Different lanes of one row, or different rows, are fine. Reset leaves the contents.
     """
 
-    matrix_read: wiring.PureInterface
-    vector_a_read: wiring.PureInterface
-    vector_b_read: wiring.PureInterface
-    hbm_read: wiring.PureInterface
-    topk_read: wiring.PureInterface
-    matrix_write: wiring.PureInterface
-    vector_write: wiring.PureInterface
-    hbm_write: wiring.PureInterface
-    scalar_write: wiring.PureInterface
+    matrix_read: Any
+    vector_a_read: Any
+    vector_b_read: Any
+    hbm_read: Any
+    topk_read: Any
+    matrix_write: Any
+    vector_write: Any
+    hbm_write: Any
+    scalar_write: Any
     storage: MemoryData
 
     def __init__(self, config: PlenaConfig) -> None:

@@ -19,7 +19,7 @@ from .special import SpecialLanes
 __all__ = ["VectorUnit"]
 
 
-class Kind(enum.Enum, shape=3):
+class Kind(enum.Enum, shape=3):  # pyright: ignore
     """The part of the unit that executes an instruction."""
 
     ADD = 0
@@ -32,7 +32,7 @@ class Kind(enum.Enum, shape=3):
     MAXIMUM = 7
 
 
-OPS: dict[Kind, tuple[Op, ...]] = {
+OPS: dict[Any, tuple[Any, ...]] = {
     Kind.ADD: (Op.V_ADD_VV, Op.V_ADD_VF, Op.V_SUB_VV, Op.V_SUB_VF),
     Kind.MULTIPLY: (Op.V_MUL_VV, Op.V_MUL_VF),
     Kind.CLAMP: (Op.V_MAX_VF, Op.V_MIN_VF),
@@ -76,12 +76,13 @@ class VectorUnit(wiring.Component):
                                                                                n + 3: fp_write,
                                                                                       reduce_done
 
-    An instruction per cycle; exp and reciprocal take P, with ``ready`` low for the P - 1 cycles after
-    their cycle 0. An instruction issued in the cycle after ``done`` reads the row that was written.
+    An instruction per cycle; exp and reciprocal take P, with ``ready`` low for the P - 1 cycles
+    after their cycle 0. An instruction issued in the cycle after ``done`` reads the row that was
+    written.
 
-    Order within the unit: an instruction reads in its cycle 0 and writes three cycles later or more,
-    and the rows are written in issue order, so write-after-read and write-after-write need no care
-    outside. Reductions complete in order among themselves, independently of the others.
+    Order within the unit: an instruction reads in its cycle 0 and writes three cycles later or
+    more, and the rows are written in issue order, so write-after-read and write-after-write need no
+    care outside. Reductions complete in order among themselves, independently of the others.
     Read-after-write is the dispatcher's.
 
     Stages, by the prefix of their signals::
@@ -94,9 +95,9 @@ class VectorUnit(wiring.Component):
     """
 
     issue: stream.Interface
-    a_read: wiring.PureInterface
-    b_read: wiring.PureInterface
-    write: wiring.PureInterface
+    a_read: Any
+    b_read: Any
+    write: Any
     done: data.View
     reduce_done: data.View
     fp_write: data.View
@@ -121,7 +122,7 @@ class VectorUnit(wiring.Component):
         """Issue slots that an exponential or reciprocal takes."""
         return self._config.MLEN // self._config.SFU_LANES
 
-    def latency(self, op: Op) -> int:
+    def latency(self, op: int) -> int:
         """Cycles from issue to completion."""
         kind = next(kind for kind, ops in OPS.items() if op in ops)
         if kind in REDUCTIONS:
@@ -276,6 +277,6 @@ class VectorUnit(wiring.Component):
         return m
 
 
-def _among(code: Value | data.View | enum.EnumView, members: tuple[Any, ...]) -> Value:
+def _among(code: Any, members: tuple[Any, ...]) -> Value:
     """Whether an enumeration's value is one of `members`."""
     return Value.cast(code).matches(*members)

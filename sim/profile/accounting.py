@@ -1,4 +1,4 @@
-"""The accounting identities of a run, checked on its hardware counters whenever a profile is built."""
+"""The accounting identities of a run, checked on its counters whenever a profile is built."""
 
 from collections.abc import Mapping, Sequence
 
@@ -37,10 +37,14 @@ def check_shape(counters: Counters, hbm_read: Sequence[int], hbm_written: Sequen
     columns = {**counters, "hbm_bytes_read": hbm_read, "hbm_bytes_written": hbm_written}
     for name, values in columns.items():
         if len(values) != len(Stage):
-            raise ProfileError(f"{name}: {len(values)} values for {len(Stage)} stages; pass one each")
+            raise ProfileError(
+                f"{name}: {len(values)} values for {len(Stage)} stages; pass one each"
+            )
         for stage, value in zip(Stage, values, strict=True):
             if type(value) is not int or value < 0:
-                raise ProfileError(f"{name}[{stage.label}] = {value!r}: must be an integer from 0 on")
+                raise ProfileError(
+                    f"{name}[{stage.label}] = {value!r}: must be an integer from 0 on"
+                )
 
 
 def completed(counters: Counters) -> list[int]:

@@ -1,6 +1,7 @@
 """The additive amounts of a stage or pair, and the fields that a profile shows for them.
 
-Everything is summed in picoseconds, instructions and bytes; cycles and fractions are views made last.
+Everything is summed in picoseconds, instructions and bytes; cycles and fractions are views that are
+made last.
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,8 +10,8 @@ from typing import Any
 
 from isa.opcodes import Unit
 
-#: The bucket of the resource proxies that a unit's busy time goes to. V_TOPK is a vector instruction by its opcode,
-#: so that its unit belongs to the bucket in which version 4 has it.
+#: The bucket of the resource proxies that a unit's busy time goes to. V_TOPK is a vector instruction
+#: by name, so that its unit belongs to the vector bucket.
 PROXY_OF: dict[Unit, str] = {
     Unit.MATRIX: "matrix",
     Unit.VECTOR: "vector",
@@ -86,7 +87,9 @@ class Amounts:
     def proxy_cycles(self, period_picos: int) -> dict[str, int | None]:
         """The same in cycles."""
         picos = self.proxy_picos()
-        return {name: None if p is None else cycles_of(p, period_picos) for name, p in picos.items()}
+        return {
+            name: None if p is None else cycles_of(p, period_picos) for name, p in picos.items()
+        }
 
 
 def cycles_of(picos: int, period_picos: int) -> int:

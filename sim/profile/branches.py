@@ -11,9 +11,9 @@ from isa.stages import BRANCH_OF, Branch, Stage
 class BranchSplit:
     """Picoseconds per branch; None when the profile cannot say. 0 is an answer and not None.
 
-    `shared_fraction` is shared / (shared + routed), None also when both are 0. Plumbing serves both branches, so the
-    two add up neither to the layer nor to the run; all four add up to the stages. `note` is the caveat
-    that goes wherever the fraction goes.
+    `shared_fraction` is shared / (shared + routed), None also when both are 0. Plumbing serves both
+    branches, so the two add up neither to the layer nor to the run; all four add up to the stages.
+    `note` is the caveat that goes wherever the fraction goes.
     """
 
     shared_picos: int | None
@@ -27,8 +27,8 @@ class BranchSplit:
 def branch_split(profile: Mapping[str, Any]) -> BranchSplit:
     """The split of any profile; a stage that it does not have counts as 0.
 
-    A profile cannot say when it has no stages, or knows none of the stages of the shared branch: shared
-    work is then in other stages.
+    A profile cannot say when it has no stages, or knows none of the stages of the shared branch:
+    shared work is then in other stages.
     """
     classification = profile.get("classification") or {}
     note = (classification.get("attribution_notes") or {}).get("shared_vs_routed")

@@ -1,6 +1,7 @@
 """What a profile says about the origin and the coverage of its tags, from the program alone.
 
-A label is an instruction of the program, as in version 4: one word of the image, however often it runs.
+A label is an instruction of the program, as in version 4: one word of the image, however often it
+runs.
 """
 
 import re
@@ -31,11 +32,13 @@ def classify(
 
     - routed_moe_markers_present: an instruction is tagged with a stage of the routed branch
     - unclassified_labels: instructions tagged `other`, which means that nobody said
-    - trailing_stage, trailing_labels: the stage of the last marker whose name is known, and the instructions
-      after it; in a program without markers, the last instruction's stage and the length of its run at the end
-    - moe_region_terminated: the last marker is non_moe, so that nothing after the MoE work is billed to it;
-      always false without markers, where it says nothing
-    - vocabulary_terms_*: terms of the legacy rules in the comments, whatever case; under markers no rule ran
+    - trailing_stage, trailing_labels: the stage of the last marker whose name is known, and the
+      instructions after it; in a program without markers, the last instruction's stage and the
+      length of its run at the end
+    - moe_region_terminated: the last marker is non_moe, so that nothing after the MoE work is
+      billed to it; always false without markers, where it says nothing
+    - vocabulary_terms_*: terms of the legacy rules in the comments, in any case of letters; where
+      the tags are from markers no rule ran
     """
     counts = image.stage_counts()
     comments = "\n".join(comment for _, comment in _comments(image))
@@ -65,12 +68,14 @@ def classify(
 
 
 def trailing(image: ProgramImage) -> tuple[Stage, int]:
-    """The stage that the program ends in, and the instructions since it was entered (see `classify`)."""
+    """The stage that the program ends in, and how many instructions it has had (see `classify`)."""
     if image.tag_origin != EXPLICIT_MARKERS:
         if not len(image):
             return Stage.OTHER, 0
-        others = np.flatnonzero(image.stages != image.stages[-1])
-        return Stage(int(image.stages[-1])), len(image) - (int(others[-1]) + 1 if others.size else 0)
+        last = int(image.stages[-1])
+        others = np.flatnonzero(image.stages != last)
+        start = int(others[-1]) + 1 if others.size else 0
+        return Stage(last), len(image) - start
     stage, line = Stage.OTHER, 0
     for number, comment in _comments(image):
         marker = parse_marker(comment)

@@ -6,9 +6,10 @@ class ProfileError(ValueError):
 
 
 class ProfileInvariantError(ProfileError):
-    """Two counts that must agree do not: a defect of the machine or of the accounting, not of the program.
+    """Two counts that must agree do not: the machine or its accounting is wrong, not the program.
 
-    `invariant` is its name, `stage` a stage's label or "all stages", `found` and `expected` the numbers.
+    `invariant` is its name, `stage` a stage's label or "all stages", `found` and `expected` the two
+    numbers.
     """
 
     def __init__(
@@ -28,7 +29,9 @@ class RemovedFieldError(ProfileError):
     """A field that schema version 3 removed; what to read instead is in the message."""
 
     def __init__(self, field: str, instead: str) -> None:
-        super().__init__(f"{field} was removed from the stage profile in schema version 3; {instead}")
+        super().__init__(
+            f"{field} was removed from the stage profile in schema version 3; {instead}"
+        )
         self.field = field
 
 

@@ -8,7 +8,15 @@ from isa.config import ISSUE_POLICIES, PlenaConfig
 from isa.image import VOCABULARY, ProgramImage
 from isa.opcodes import Unit
 from isa.stages import Stage
-from sim.profile.accounting import BUSY, COMPLETED, STALLS, Counters, check_run, check_shape, completed
+from sim.profile.accounting import (
+    BUSY,
+    COMPLETED,
+    STALLS,
+    Counters,
+    check_run,
+    check_shape,
+    completed,
+)
 from sim.profile.amounts import PICOS_PER_SECOND, PROXIES, PROXY_OF, Amounts, cycles_of
 from sim.profile.classification import classify
 from sim.profile.errors import ProfileError, ProfileInvariantError
@@ -55,14 +63,18 @@ def build_profile(
 
     Args:
         image: the program, in our own vocabulary.
-        engine: the engine that ran, by name; `issue` the policy that it ran under.
-        cycles: of the run, counted apart from `counters`, so that their sum can be checked against it.
+        config: of the machine that ran it.
+        engine: the engine that ran, by name.
+        issue: the issue policy that it ran under.
+        cycles: of the run, counted apart from `counters`, so that they can be checked against it.
         counters: `counters[name][stage]` for every counter of `rtl.profile.COUNTERS`.
-        hbm_bytes_read, hbm_bytes_written: per stage, by the HBM device itself.
+        overlap_cycles: in which two or more units were busy.
+        hbm_bytes_read: per stage, by the HBM device itself.
+        hbm_bytes_written: likewise.
         done: the program ran to its end, so that whatever was dispatched must have completed.
         shared_vs_routed_note: the caveat of the routed lowering that the program used.
         pair_stats: per routed pair and stage label, what the host's event log counted; None leaves
-            `pairs` empty. Its resource proxies are null: hardware counts busy cycles per stage only.
+            `pairs` empty. Resource proxies of pairs are null: hardware counts per stage only.
 
     Raises:
         ProfileInvariantError: two counts that must agree do not (`sim.profile.accounting`), or the
@@ -168,7 +180,7 @@ def _pair_fields(parts: Mapping[str, Amounts], whole: Amounts, period: int) -> d
 
 
 def _proxies(counters: Counters, stage: Stage, period: int) -> dict[str, int]:
-    picos = dict.fromkeys(PROXIES, 0)
+    picos: dict[str, int] = dict.fromkeys(PROXIES, 0)
     for unit in Unit:
         picos[PROXY_OF[unit]] += counters[BUSY[unit.name.lower()]][stage] * period
     return picos
@@ -194,7 +206,9 @@ def _pairs(
             raise ProfileError(f"pair_stats: pair {pair!r}: must be an integer from 0 on")
         for label, counts in parts.items():
             if label not in stages:
-                raise ProfileError(f"pair_stats[{pair}]: {label!r} is not a stage of the vocabulary")
+                raise ProfileError(
+                    f"pair_stats[{pair}]: {label!r} is not a stage of the vocabulary"
+                )
             pairs.setdefault(pair, {})[label] = Amounts(
                 instructions=counts["instructions"],
                 wall_picos=counts["wall_cycles"] * period,
@@ -208,6 +222,11 @@ def _pairs(
             found, limit = getattr(inside, name), getattr(whole, name)
             if found > limit:
                 raise ProfileInvariantError(
-                    "pairs_within_stage", label, found, f"{name} of all pairs", limit, "of the stage"
+                    "pairs_within_stage",
+                    label,
+                    found,
+                    f"{name} of all pairs",
+                    limit,
+                    "of the stage",
                 )
     return pairs

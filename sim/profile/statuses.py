@@ -1,4 +1,4 @@
-"""What the profile says about itself: versions, the point of attribution, and how to read each kind of number."""
+"""What the profile says about itself: its version, and how to read each kind of number."""
 
 SCHEMA_VERSION = 5
 ATTRIBUTION_POINT = "hardware_dispatch_tag"
@@ -9,28 +9,30 @@ UNSET = "total_simulation_time_unset"
 ACCOUNTING_STATUSES = (MATCHES, DIFFERS, UNSET)
 
 LOGICAL_BYTE_STATUS = (
-    "not measured: the machine sees beats, not tensors; derive logical bytes from the shapes and the routing"
+    "not measured: the machine sees beats; derive logical bytes from shapes and routing"
 )
 PHYSICAL_BYTE_STATUS = (
-    "measured: 64 bytes for each beat that the HBM device accepted, in the stage of the instruction that asked "
-    "for it; equal to the device's own counters"
+    "measured: 64 bytes for each beat that the HBM device accepted, in the stage of the "
+    "instruction that asked for it; equal to the device's own counters"
 )
 RESOURCE_CYCLE_STATUS = (
-    "measured: busy time of the unit (an instruction is unfinished in it), in the stage of the unit's oldest "
-    "instruction; vector includes the top-k unit, dma is the HBM port, other is control. Units overlap, so the "
-    "buckets of a stage need not add up to its wall time. Null for pairs: counted per stage only"
+    "measured: busy time of the unit (an instruction is unfinished in it), in the stage of the "
+    "unit's oldest instruction; vector includes the top-k unit, dma is the HBM port, other is "
+    "control. Units overlap, so the buckets of a stage need not add up to its wall time. Null for "
+    "pairs: the hardware counts per stage only"
 )
 TIME_UNIT_STATUS = (
-    "picoseconds are exact and add up; cycles are picoseconds over period_picos, rounded up each for itself: "
-    "sum picoseconds, never cycles"
+    "picoseconds are exact and add up; cycles are picoseconds over period_picos, each rounded up "
+    "for itself: sum picoseconds, never cycles"
 )
 CAVEAT = (
-    "An instruction belongs to the stage of its tag, which travels with its word from the program image through "
-    "the hardware. A cycle belongs to the stage of the oldest unfinished instruction, or of the one at dispatch "
-    "when none is unfinished, so the stages add up to the run; work that overlaps an older instruction costs its "
-    "stage nothing. Instructions are completed ones. Bytes are whole beats of 64. Pair numbers are slots of the "
-    "program, not experts: join them with the routing. The statuses say how each kind of number was obtained; "
-    "attribution_notes belong to every comparison of branches."
+    "An instruction belongs to the stage of its tag, which travels with its word from the program "
+    "image through the hardware. A cycle belongs to the stage of the oldest unfinished "
+    "instruction, or of the one at dispatch when none is unfinished, so the stages add up to the run; work that "
+    "overlaps an older instruction costs its stage nothing. Instructions are completed ones. Bytes "
+    "are whole beats of 64. Pair numbers are slots of the program, not experts: join them with the "
+    "routing. The statuses say how each kind of number was obtained; attribution_notes belong to "
+    "every comparison of branches."
 )
 
 

@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from isa.image import write_atomically
+from sim.profile.checks import check_profile
 from sim.profile.errors import REMOVED_FIELDS, ProfileError, RemovedFieldError
-from sim.profile.schema import check_profile
 
 
 class ProfileObject(dict[str, Any]):
-    """A JSON object of a profile that was read: a dict that refuses removed fields, by `[]` and by `get`.
+    """A JSON object of a profile that was read: a dict that refuses removed fields.
 
-    Asking for one is a consumer that was not migrated; a None would become an empty column.
+    `[]` and `get` do. Asking for one is a consumer that was not migrated; a None would become an
+    empty column.
 
     Raises:
         RemovedFieldError: on either access; it is no KeyError, so that a fallback cannot hide it.

@@ -24,7 +24,9 @@ def write_tensor(machine: Interpreter, tensor: HbmTensor, values: np.ndarray) ->
 
 
 def read_tensor(machine: Interpreter, tensor: HbmTensor) -> np.ndarray:
-    codes, scales = tensor.gather(lambda address, size: bytes(machine.hbm[address : address + size]))
+    codes, scales = tensor.gather(
+        lambda address, size: bytes(machine.hbm[address : address + size])
+    )
     return mx.decode(codes, scales, tensor.block)
 
 
@@ -33,9 +35,7 @@ def write_matrix(machine: Interpreter, matrix: VramMatrix, values: np.ndarray) -
 
 
 def read_matrix(machine: Interpreter, matrix: VramMatrix) -> np.ndarray:
-    return matrix.gather(
-        machine.vram[matrix.first_row : matrix.first_row + matrix.memory_rows]
-    )
+    return matrix.gather(machine.vram[matrix.first_row : matrix.first_row + matrix.memory_rows])
 
 
 def run_shared(
@@ -72,9 +72,7 @@ def projected(
     prog = Program(config, "projection")
     rows, depth = act.shape
     matrix = prog.vram.matrix("act", rows, depth)
-    tensors = [
-        prog.hbm.tensor(f"w{i}", *w.shape, order=order) for i, w in enumerate(weights)
-    ]
+    tensors = [prog.hbm.tensor(f"w{i}", *w.shape, order=order) for i, w in enumerate(weights)]
     outs = [prog.vram.matrix(f"out{i}", rows, w.shape[1]) for i, w in enumerate(weights)]
     prog.stage("shared_expert_projection")
     with prog.a("weights") as address:
@@ -89,5 +87,3 @@ def projected(
     write_matrix(machine, matrix, act)
     machine.run(prog.build())
     return machine, [read_matrix(machine, out) for out in outs], outs, prog
-
-

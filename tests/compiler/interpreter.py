@@ -6,6 +6,7 @@ Memories start as NaN, so that a value nobody wrote shows.
 
 from collections import Counter
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from testbench.reference.matrix import mm_tile
 from testbench.reference.reduce import red_sum
 
 NAN = np.uint16(0x7FC0)
+DECODE = cache(Instruction.decode)
 
 
 class Interpreter:
@@ -35,7 +37,7 @@ class Interpreter:
 
     def run(self, image: ProgramImage) -> None:
         """Execute to the end; AssertionError on what the machine would trap on."""
-        program = [Instruction.decode(word) for word in image.words.tolist()]
+        program = [DECODE(word) for word in image.words.tolist()]
         stages = [image.vocabulary[s] for s in image.stages.tolist()]
         pc, loops = 0, []
         while pc < len(program):

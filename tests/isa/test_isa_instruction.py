@@ -300,6 +300,11 @@ def test_a_word_is_an_unsigned_32_bit_integer_of_any_integer_type() -> None:
             Instruction.decode(word)
 
 
+def test_a_value_beyond_its_field_never_reaches_the_neighbour() -> None:
+    with pytest.raises(ValueError, match="rd = 16: the field holds 0 to 15"):
+        Instruction(OPCODES[0x2C], (16,)).encode()
+
+
 def test_value_of_an_operand_that_the_form_lacks() -> None:
     with pytest.raises(KeyError, match="C_BREAK has no operand 'rd'"):
         Instruction.make("C_BREAK").value("rd")

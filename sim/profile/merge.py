@@ -1,13 +1,13 @@
-"""Two or more profiles together: their sum, and the difference of two."""
+"""The sum of profiles."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from isa.legacy_terms import LEGACY_TERMS
 from sim.profile.amounts import Amounts, fraction
+from sim.profile.checks import check_profile
 from sim.profile.errors import ProfileError
 from sim.profile.record import assemble
-from sim.profile.schema import check_profile
 from sim.profile.statuses import SCHEMA_VERSION
 
 Profile = Mapping[str, Any]
@@ -18,13 +18,15 @@ class MixedProfilesError(ProfileError):
 
 
 def merge_profiles(profiles: Sequence[Profile], names: Sequence[str]) -> dict[str, Any]:
-    """The sum of runs on the same machine under the same issue policy, tagged with the same vocabulary and origin.
+    """The sum of runs on the same machine under the same issue policy.
 
-    Pairs are added by their numbers. Of the classification, labels add up and terms are united; the region counts as
-    terminated when it is in every program, and the trailing stage is that of the last program. Different
-    engines and notes are joined, since engines agree on every count.
+    Vocabulary and origin of the tags must be the same too. Pairs are added by their numbers. Of the
+    classification, labels add up and terms are united; the region counts as terminated when it is
+    in every program, and the trailing stage is that of the last program. Different engines are joined,
+    since they agree on every count; so are different notes.
 
     Args:
+        profiles: of version 5, checked.
         names: one per profile, for messages.
 
     Raises:
@@ -36,8 +38,8 @@ def merge_profiles(profiles: Sequence[Profile], names: Sequence[str]) -> dict[st
     for name, profile in zip(names, profiles, strict=True):
         if profile["schema_version"] != SCHEMA_VERSION:
             raise ProfileError(
-                f"{name}: schema version {profile['schema_version']} does not say which machine it was "
-                f"made on; only version {SCHEMA_VERSION} can be merged"
+                f"{name}: schema version {profile['schema_version']} does not say on which "
+                f"machine it was made; only version {SCHEMA_VERSION} can be merged"
             )
         _same_kind(names[0], profiles[0], name, profile)
     labels = list(profiles[0]["stages"])
@@ -76,7 +78,9 @@ def _pair(entries: Sequence[Profile | None]) -> dict[str, Amounts]:
     found = [entry["stages"] for entry in entries if entry is not None]
     labels = dict.fromkeys(label for stages in found for label in stages)
     return {
-        label: Amounts.total(Amounts.of_fields(stages[label]) for stages in found if label in stages)
+        label: Amounts.total(
+            Amounts.of_fields(stages[label]) for stages in found if label in stages
+        )
         for label in labels
     }
 
@@ -89,7 +93,8 @@ def _classification(parts: Sequence[Profile]) -> dict[str, Any]:
     labels = sum(part["label_count"] for part in parts)
     unclassified = sum(part["unclassified_labels"] for part in parts)
     present = {term for part in parts for term in part["vocabulary_terms_present"]}
-    terms = _united([[*p["vocabulary_terms_present"], *p["vocabulary_terms_absent"]] for p in parts])
+    known = [p[f"vocabulary_terms_{kind}"] for p in parts for kind in ("present", "absent")]
+    terms = _united([LEGACY_TERMS, *known])
     notes = _united([[part["attribution_notes"]["shared_vs_routed"]] for part in parts])
     return {
         **parts[-1],  # trailing stage and labels
@@ -123,44 +128,3 @@ def _sum(parts: Sequence[Any]) -> Any:
     if isinstance(parts[0], Mapping):
         return {name: _sum([part[name] for part in parts]) for name in parts[0]}
     return sum(parts)
-
-
-@dataclass(frozen=True)
-class StageDelta:
-    """A stage in two profiles; `moved` are the counts that differ, as (name, change), largest change first."""
-
-    label: str
-    before_picos: int
-    after_picos: int
-    moved: tuple[tuple[str, int], ...]
-
-
-def diff_profiles(before: Profile, after: Profile) -> list[StageDelta]:
-    """The stages of both profiles, in the order of the first; one that only one profile has is 0 in the other."""
-    labels = dict.fromkeys([*before["stages"], *after["stages"]])
-    deltas = []
-    for label in labels:
-        old, new = _counts(before, label), _counts(after, label)
-        moved = [(name, new.get(name, 0) - old.get(name, 0)) for name in {**old, **new}]
-        picos = [p["stages"].get(label, {}).get("wall_picos", 0) for p in (before, after)]
-        changed = sorted((m for m in moved if m[1]), key=lambda m: -abs(m[1]))
-        deltas.append(StageDelta(label, picos[0], picos[1], tuple(changed)))
-    return deltas
-
-
-def _counts(profile: Profile, label: str) -> dict[str, int]:
-    stage = profile["stages"].get(label)
-    if stage is None:
-        return {}
-    counts = {
-        "instructions": stage["instructions"],
-        "HBM bytes read": stage["physical_hbm_bytes_read"],
-        "HBM bytes written": stage["physical_hbm_bytes_written"],
-    }
-    dispatch = profile.get("dispatch")
-    if dispatch is not None:
-        entry = dispatch["stages"][label]
-        counts |= {f"busy {unit}": cycles for unit, cycles in entry["busy_cycles"].items()}
-        counts |= {f"stall {reason}": cycles for reason, cycles in entry["stall_cycles"].items()}
-        counts |= {"multipliers": entry["multiplier_cycles"], "dispatched": entry["dispatched"]}
-    return counts

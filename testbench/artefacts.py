@@ -1,0 +1,88 @@
+"""What a run leaves behind: files in one build directory, each complete or absent."""
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from compiler.attribution_note import SHARED_VS_ROUTED_NOTE
+from isa.image import ProgramImage, write_atomically
+from sim.hbm import HbmDevice
+from sim.mismatch import Comparison
+from sim.profile import build_profile, write_profile
+from sim.result import RunResult
+from sim.simulation import Simulation
+from testbench.reference import bf16
+from testbench.shared_case import SharedCase, read_matrix
+
+#: Every file, by what it holds.
+FILES = {
+    "listing": "listing.txt",
+    "source": "program.asm",
+    "image": "image.json",
+    "HBM before the run": "hbm.npz",
+    "HBM after the run": "hbm_after.npz",
+    "stage profile": "stage_profile.json",
+    "result": "result.npy",
+    "reference": "reference.npy",
+    "report": "report.json",
+}
+
+
+class Artefacts:
+    """The build directory; made when the first file is written, older files of the same names are replaced."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def path(self, what: str) -> Path:
+        """Where the file for `what` goes."""
+        return self.directory / FILES[what]
+
+    def write_program(self, image: ProgramImage, hbm: HbmDevice) -> None:
+        """Listing, source, image and memory, as they are before the run; results of an older run are removed."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        for name in FILES:
+            self.path(name).unlink(missing_ok=True)
+        self._text("listing", image.listing())
+        self._text("source", "\n".join(image.source) + "\n")
+        image.save(self.path("image"))
+        hbm.save(self.path("HBM before the run"))
+
+    def write_results(
+        self, case: SharedCase, simulation: Simulation, result: RunResult, comparisons: list[Comparison]
+    ) -> dict[str, Any]:
+        """Profile, result and reference arrays (BF16 patterns, [rows, hidden]); returns the profile."""
+        profile = build_profile(
+            image=simulation.image,
+            config=simulation.config,
+            engine=result.engine,
+            issue=result.issue,
+            cycles=result.cycles,
+            counters=result.counters,
+            overlap_cycles=result.overlap_cycles,
+            hbm_bytes_read=simulation.hbm.bytes_read,
+            hbm_bytes_written=simulation.hbm.bytes_written,
+            done=result.ok,
+            shared_vs_routed_note=SHARED_VS_ROUTED_NOTE,
+        )
+        write_profile(profile, self.path("stage profile"))
+        if comparisons:
+            self._array("result", read_matrix(simulation, case.program.vram["accumulator"]))
+        self._array("reference", bf16.to_bits(case.total))  # type: ignore[arg-type]
+        simulation.hbm.save(self.path("HBM after the run"))
+        return profile
+
+    def write_report(self, report: dict[str, Any]) -> None:
+        """The machine-readable report of the run."""
+        self._text("report", json.dumps(report, indent=2) + "\n")
+
+    def _text(self, what: str, text: str) -> None:
+        write_atomically(self.path(what), text.encode())
+
+    def _array(self, what: str, array: np.ndarray) -> None:
+        buffer = io.BytesIO()
+        np.save(buffer, array)
+        write_atomically(self.path(what), buffer.getvalue())

@@ -1,0 +1,116 @@
+"""The end of a shared-expert run, for people and for scripts."""
+
+from typing import Any
+
+from rich.console import Console
+
+from compiler import ARCHITECTURES
+from isa.stages import Stage
+from sim.mismatch import Comparison
+from sim.profile import stage_table
+from sim.result import RunResult
+from sim.simulation import Simulation
+from testbench.artefacts import Artefacts
+from testbench.shared_case import SharedCase
+
+PROJECTION = Stage.SHARED_EXPERT_PROJECTION
+
+
+def summary(
+    case: SharedCase,
+    simulation: Simulation,
+    result: RunResult,
+    comparisons: list[Comparison],
+    problems: list[str],
+    profile: dict[str, Any],
+    total_seconds: float,
+) -> dict[str, Any]:
+    """The report as one JSON document; `verdict` is PASS only when every check passed."""
+    passed = result.ok and bool(comparisons) and all(c.ok for c in comparisons) and not problems
+    projection_cycles = result.counters["wall"][PROJECTION]
+    multipliers = result.counters["multipliers"]
+    spec = case.program.spec
+    return {
+        "verdict": "PASS" if passed else "FAIL",
+        "arch": spec.arch,
+        "n_shared": spec.n_shared,
+        "hidden": spec.hidden,
+        "intermediate": spec.intermediate,
+        "rows": case.program.rows,
+        "config": simulation.config.name,
+        "config_digest": simulation.config.digest,
+        "issue": result.issue,
+        "engine": result.engine,
+        "cause": result.cause.name,
+        "cycles": result.cycles,
+        "words": len(simulation.image.words),
+        "instructions": sum(result.counters["dispatched"]),
+        "multiplier_busy_in_projections": multipliers[PROJECTION] / max(1, projection_cycles),
+        "overlap_cycles": result.overlap_cycles,
+        "hbm_bytes_read": simulation.hbm.total_read,
+        "hbm_bytes_written": simulation.hbm.total_written,
+        "elaboration_seconds": round(simulation.engine.elaboration_seconds, 3),
+        "simulation_seconds": round(result.wall_seconds, 3),
+        "total_seconds": round(total_seconds, 3),
+        "cycles_per_second": round(result.cycles / max(result.wall_seconds, 1e-9), 1),
+        "comparisons": [
+            {
+                "name": c.name,
+                "elements": c.elements,
+                "different": c.different,
+                "first": [
+                    {
+                        "row": m.row,
+                        "column": m.column,
+                        "got": f"0x{m.got:04X}",
+                        "want": f"0x{m.want:04X}",
+                        "writer": m.writer,
+                    }
+                    for m in c.first
+                ],
+            }
+            for c in comparisons
+        ],
+        "problems": problems + ([] if result.ok else [result.report(simulation.image)]),
+        "stages": profile["stages"],
+    }
+
+
+def print_report(
+    console: Console,
+    case: SharedCase,
+    result: RunResult,
+    comparisons: list[Comparison],
+    problems: list[str],
+    profile: dict[str, Any],
+    report: dict[str, Any],
+    artefacts: Artefacts,
+) -> None:
+    """The table, the totals, and the verdict."""
+    spec = case.program.spec
+    experts = f"{spec.n_shared} shared experts fused" if spec.n_shared > 1 else "1 shared expert"
+    gate = ", sigmoid gate per token" if spec.gated else ""
+    console.print(
+        f"{ARCHITECTURES[spec.arch].model}: {experts}{gate}; {case.program.rows} tokens, hidden {spec.hidden}, "
+        f"width {spec.width}; configuration {case.config.name} (MLEN {case.config.MLEN}, BLEN {case.config.BLEN})"
+    )
+    console.print(stage_table(profile))
+    console.print(
+        f"{report['cycles']:,} cycles, {report['instructions']:,} instructions ({report['words']:,} words), issue "
+        f"policy {report['issue']}; two or more units busy in {report['overlap_cycles']:,} cycles; multipliers busy in "
+        f"{report['multiplier_busy_in_projections']:.1%} of the projection cycles"
+    )
+    console.print(
+        f"engine {report['engine']}: elaborated in {report['elaboration_seconds']:.1f} s, simulated in "
+        f"{report['simulation_seconds']:.1f} s ({report['cycles_per_second']:,.0f} cycles/s), "
+        f"{report['total_seconds']:.1f} s in all"
+    )
+    for comparison in comparisons:
+        console.print(str(comparison), highlight=False)
+    if not result.ok:
+        console.print(result.report(case.program.image), highlight=False)
+    for problem in problems:
+        console.print(problem, highlight=False)
+    console.print(f"artefacts in {artefacts.directory}")
+    style = "bold green" if report["verdict"] == "PASS" else "bold red"
+    console.print(report["verdict"], style=style)

@@ -1,0 +1,187 @@
+"""One shared-expert workload: its program, its data, what must come out, and the checks of a finished run."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from compiler import HbmTensor, SharedExpertProgram, SharedExpertSpec, VramMatrix, compile_shared_expert
+from isa.config import PlenaConfig
+from isa.stages import Stage
+from sim.hbm import HbmDevice
+from sim.mismatch import Comparison, compare
+from sim.result import RunResult
+from sim.simulation import Simulation
+from testbench.reference import bf16, mx
+from testbench.reference.data import (
+    SharedExpertData,
+    assert_not_saturated,
+    random,
+    shared_expert_data,
+)
+from testbench.reference.shared_expert import SharedExpertResult, combine, shared_expert
+
+Bits = npt.NDArray[np.uint16]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedCase:
+    """A program with operands and golden results, all in BF16."""
+
+    program: SharedExpertProgram
+    data: SharedExpertData
+    routed: npt.NDArray[np.generic] | None
+    golden: SharedExpertResult
+    total: npt.NDArray[np.generic]
+    """accumulator + shared output, [rows, hidden]."""
+
+    @property
+    def config(self) -> PlenaConfig:
+        """The machine."""
+        return self.program.config
+
+    def hbm(self) -> HbmDevice:
+        """A memory device with the quantised operands in place."""
+        device = HbmDevice(self.config)
+        for name in ("x", "w_gate", "w_up", "w_down"):
+            store_tensor(device, self.program.hbm[name], getattr(self.data, name))
+        return device
+
+    def load(self, simulation: Simulation) -> None:
+        """Places what the program finds in the on-chip memories."""
+        values = {"gate_row": self.data.gate_weight, "accumulator": self.routed}
+        memories = simulation.memories
+        for name in self.program.preloaded:
+            row, rows = self.program.preload(name, values[name])  # type: ignore[arg-type]
+            memories.write_vector(row, rows)
+        memories.write_fp(0, self.program.fp_mem)
+
+    def check(self, simulation: Simulation) -> list[Comparison]:
+        """Compares, in the order of the data flow, every tensor that is still there when the program ends."""
+        wanted = {
+            "x": self.data.through_mx(("x",)).x,
+            "activation": self.golden.activation,
+            "output": self.golden.output,
+            "accumulator": self.total,
+        }
+        checks = []
+        for name, want in wanted.items():
+            matrix = self.program.vram[name]
+            checks.append(
+                compare(
+                    name,
+                    read_matrix(simulation, matrix),
+                    bf16.to_bits(want),
+                    locate=locator(matrix),
+                    writers=simulation.last_writer,
+                    image=simulation.image,
+                )
+            )
+        return [*checks, self._check_stored(simulation)]
+
+    def _check_stored(self, simulation: Simulation) -> Comparison:
+        """The accumulator as stored in HBM: element codes beside scales, every byte."""
+        codes, scales = self.program.hbm["out"].gather(simulation.hbm.read)
+        want_codes, want_scales = mx.encode(self.total)
+        matrix = self.program.vram["accumulator"]
+        rows = self.program.rows
+        got = np.concatenate([codes[:rows], scales[:rows]], axis=1).astype(np.uint16)
+        want = np.concatenate([want_codes, want_scales], axis=1).astype(np.uint16)
+        hidden = self.program.spec.hidden
+
+        def locate(row: int, column: int) -> tuple[int, int]:
+            # A scale byte belongs to its block's first element.
+            element = column if column < hidden else (column - hidden) * self.config.MX_BLOCK
+            return locator(matrix)(row, element)
+
+        return compare(
+            "stored result (MX bytes)", got, want, locate=locate, writers=simulation.last_writer, image=simulation.image
+        )
+
+    def check_stages(self, result: RunResult) -> list[str]:
+        """What is wrong with the stages: time that is not accounted for, empty or foreign stages."""
+        problems = []
+        wall, completed = result.counters["wall"], completed_per_stage(result)
+        if sum(wall) != result.cycles:
+            problems.append(f"the stages sum to {sum(wall)} cycles, the run took {result.cycles}")
+        must = set(self.program.stages_present)
+        for stage in Stage:
+            # By instructions: under overlap, a short stage may hide behind an older one's last cycles.
+            if stage in must and not completed[stage]:
+                problems.append(f"stage {stage.label} is empty, but this program must contain it")
+            if stage not in must and (wall[stage] or completed[stage]):
+                problems.append(
+                    f"stage {stage.label} has {wall[stage]} cycles and {completed[stage]} instructions, "
+                    "but this program cannot contain it"
+                )
+        return problems
+
+
+def completed_per_stage(result: RunResult) -> list[int]:
+    """Completed instructions per stage, over all ports."""
+    ports = [values for name, values in result.counters.items() if name.startswith("completed_")]
+    return [sum(port[stage] for port in ports) for stage in Stage]
+
+
+def store_tensor(device: HbmDevice, tensor: HbmTensor, values: npt.NDArray[np.generic]) -> None:
+    """Quantises `values` and writes codes and scales where `tensor` has them."""
+    codes, scales = mx.encode(values)
+    for address, content in tensor.place(codes, scales):
+        device.write(address, content)
+
+
+def read_matrix(simulation: Simulation, matrix: VramMatrix) -> Bits:
+    """The logical [rows, cols] of a vector SRAM matrix, as bit patterns."""
+    return matrix.gather(simulation.memories.read_vector(matrix.first_row, matrix.memory_rows))
+
+
+def locator(matrix: VramMatrix):
+    """Maps (row, column) of `matrix` to its vector SRAM row and lane."""
+
+    def locate(row: int, column: int) -> tuple[int, int]:
+        return matrix.row_address(row, column // matrix.mlen) // matrix.mlen, column % matrix.mlen
+
+    return locate
+
+
+def build_case(
+    config: PlenaConfig,
+    spec: SharedExpertSpec,
+    *,
+    rows: int,
+    kind: str = "exact",
+    seed: int = 0,
+    routed_accumulator: bool = False,
+) -> SharedCase:
+    """Compiles the program, makes the data, and computes what must come out.
+
+    Raises CompileError for a shape that cannot be lowered, SaturatedGate when a gate of this data is exactly
+    0 or 1 (a gate that is not applied would go unseen).
+    """
+    program = compile_shared_expert(config, spec, rows=rows, routed_accumulator=routed_accumulator)
+    data = shared_expert_data(
+        rows, spec.hidden, spec.width, kind=kind, seed=seed, gated=spec.gated  # type: ignore[arg-type]
+    )
+    seen = data.through_mx()
+    golden = shared_expert(
+        seen.x,
+        seen.w_gate,
+        seen.w_up,
+        seen.w_down,
+        mlen=config.MLEN,
+        k_chunk_tiles=program.k_chunk_tiles,
+        gate_weight=data.gate_weight,
+    )
+    if golden.gate_scalars is not None:
+        assert_not_saturated(golden.gate_scalars)
+    routed = random((rows, spec.hidden), seed=seed + 1) if routed_accumulator else None
+    start = np.zeros_like(golden.output) if routed is None else routed
+    return SharedCase(
+        program=program, data=data, routed=routed, golden=golden, total=combine(start, golden.output)
+    )
+
+
+def spec_of(arch: str, *, hidden: int, intermediate: int, n_shared: int | None = None) -> SharedExpertSpec:
+    """The spec of a model family; `n_shared` overrides the family's number of fused experts."""
+    spec = SharedExpertSpec.of(arch, hidden=hidden, intermediate=intermediate)
+    return spec if n_shared is None else replace(spec, n_shared=n_shared)
