@@ -145,7 +145,7 @@ def assemble(
         message = _too_long(stages, config)
         errors.append(SourceError(source_name, numbers[config.IMEM_WORDS], "", message))
     if errors:
-        raise AssemblyError(errors)
+        raise AssemblyError(sorted(errors, key=lambda error: error.line))
     return ProgramImage(
         words=np.array(words, np.uint32),
         stages=np.array(stages, np.uint8),

@@ -128,7 +128,7 @@ class PlenaConfig:
                 f"{name} = {value!r}: must be {'a string' if wanted is str else 'an integer'}, "
                 f"not {type(value).__name__}"
             )
-        if wanted is int and value < 1:
+        if isinstance(value, int) and value < 1:
             raise ConfigError(f"{name} = {value!r}: must be at least 1; leave it out for the default")
 
     def _require(self, holds: bool, name: str, rule: str, way_out: str) -> None:

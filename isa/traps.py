@@ -33,10 +33,10 @@ class Trap(enum.IntEnum, shape=5):
 #: What each error means and the way out, for the host's report.
 TRAP_HELP: dict[Trap, str] = {
     Trap.ILLEGAL_OPCODE: "the word's opcode is not defined; the image is corrupt or made for another ISA",
-    Trap.ILLEGAL_ENCODING: "a field that this opcode does not use is not zero; re-assemble the program",
+    Trap.ILLEGAL_ENCODING: "a field that this opcode does not use is not zero, or a selector has an undefined value; re-assemble it",
     Trap.REGISTER_INDEX: "f and a registers are numbered 0 to 7",
     Trap.TOPK_POLICY_UNSET: "V_TOPK with rmask 15 needs a C_SET_TOPK_REG before it",
-    Trap.TOPK_POLICY_RANGE: "the policy must satisfy 1 <= top_k <= min(num_experts, TOPK_MAX); rmask is 0, 1 or 15",
+    Trap.TOPK_POLICY_RANGE: "the policy must satisfy 1 <= top_k <= min(num_experts, TOPK_MAX)",
     Trap.LOOP_COUNT_ZERO: "C_LOOP_START needs a count of at least 1; leave the loop out instead",
     Trap.LOOP_OVERFLOW: "loops nest at most 8 deep",
     Trap.LOOP_MISMATCH: "C_LOOP_END must name the counter register of the innermost open loop",

@@ -99,6 +99,7 @@ class Assembler(wiring.Component):
     collect : In(stream of Plan.collect), the instructions in order; taken with the last step of each
     packed : Out(Plan.packed), chunks keep their value until they are replaced
     landed : Out(valid, payload: Plan.landed)
+    consumed : Out(1), a response is taken in this cycle
     error : Out(Completion), the instruction whose answer carried an error; stays valid until reset
     """
 
@@ -107,6 +108,7 @@ class Assembler(wiring.Component):
     collect: stream.Interface
     packed: data.View
     landed: stream.Interface
+    consumed: Signal
     error: data.View
 
     def __init__(self, plan: Plan) -> None:
@@ -118,6 +120,7 @@ class Assembler(wiring.Component):
                 "collect": In(stream.Signature(plan.collect)),
                 "packed": Out(plan.packed),
                 "landed": Out(stream.Signature(plan.landed, always_ready=True)),
+                "consumed": Out(1),
                 "error": Out(Completion),
             }
         )
@@ -133,6 +136,7 @@ class Assembler(wiring.Component):
             takes.eq(self.step.valid & (step.answer != Answer.NOTHING) & ~self.error.valid),
             self.response.ready.eq(takes),
             fire.eq(self.step.valid & ~self.error.valid & (~takes | self.response.valid)),
+            self.consumed.eq(takes & self.response.valid),
             self.step.ready.eq(fire),
             self.collect.ready.eq(fire & step.last),
         ]

@@ -4,14 +4,14 @@ from typing import Any
 
 from amaranth.hdl import Module
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import SyncFIFO
-from amaranth.lib.wiring import In, Out, connect, flipped
+from amaranth.lib.wiring import In, Out
 
 from isa.config import PlenaConfig
 from isa.opcodes import Op
 from rtl.hbm.assembler import Assembler, ResponseBuffer
 from rtl.hbm.convert import RowDecoder, RowEncoder
 from rtl.hbm.plan import Plan, Transfer
+from rtl.hbm.queue import Queue, share
 from rtl.hbm.walker import BeatWalker, RowWalker
 from rtl.interfaces import Completion
 
@@ -106,21 +106,30 @@ class HbmPort(wiring.Component):
         m.submodules.responses = responses = ResponseBuffer(config.HBM_OUTSTANDING)
         m.submodules.assembler = assembler = Assembler(plan)
         m.submodules.decoder = decoder = RowDecoder(plan)
-        m.submodules.walk_queue = walks = SyncFIFO(width=plan.walk.size, depth=config.HBM_QUEUE)
-        m.submodules.store_queue = stores = SyncFIFO(width=plan.shapes.row_bits, depth=config.HBM_QUEUE)
-        m.submodules.collect_queue = collects = SyncFIFO(width=plan.collect.size, depth=config.INFLIGHT)
-        m.submodules.step_queue = steps = SyncFIFO(width=plan.step.size, depth=max(4, config.HBM_OUTSTANDING))
+        m.submodules.walk_queue = walks = Queue(plan.walk, config.HBM_QUEUE)
+        m.submodules.store_queue = stores = Queue(plan.shapes.row_bits, config.HBM_QUEUE)
+        m.submodules.collect_queue = collects = Queue(plan.collect, config.INFLIGHT)
+        m.submodules.step_queue = steps = Queue(plan.step, max(4, config.HBM_OUTSTANDING))
+
+        share(rows, i=walks.o)
+        share(beats, row=rows.o, packed=encoder.packed, step=steps.i, request=self.request)
+        share(beats, returned=assembler.consumed, halt=self.error.valid)
+        share(encoder, store=stores.o, vram_read=self.vram_read)
+        share(responses, i=self.response)
+        share(assembler, response=responses.o, step=steps.o, collect=collects.o)
+        share(assembler, error=self.error)
+        share(decoder, packed=assembler.packed, landed=assembler.landed, done=self.done)
+        share(decoder, mram_write=self.mram_write, vram_write=self.vram_write)
 
         # A store leaves its own queue before it has left the walk queue, so that one never fills first.
-        issue, accept = self.issue.payload, self.issue.ready & self.issue.valid
-        walk = data.View(plan.walk, walks.w_data)
-        collect = data.View(plan.collect, collects.w_data)
+        issue, walk, collect = self.issue.payload, walks.i.payload, collects.i.payload
+        accept = self.issue.ready & self.issue.valid
         m.d.comb += [
-            self.issue.ready.eq(walks.w_rdy & collects.w_rdy),
-            walks.w_en.eq(accept),
-            collects.w_en.eq(accept),
-            stores.w_en.eq(accept & (issue.op == Op.H_STORE_V)),
-            stores.w_data.eq(issue.row),
+            self.issue.ready.eq(walks.i.ready & collects.i.ready),
+            walks.i.valid.eq(accept),
+            collects.i.valid.eq(accept),
+            stores.i.valid.eq(accept & (issue.op == Op.H_STORE_V)),
+            stores.i.payload.eq(issue.row),
             walk.elements.eq(issue.elements),
             walk.scales.eq(issue.scales),
             walk.stride.eq(issue.stride),
@@ -137,26 +146,4 @@ class HbmPort(wiring.Component):
             ):
                 with m.Case(op):
                     m.d.comb += [walk.transfer.eq(transfer), collect.transfer.eq(transfer)]
-
-        connect(m, walks.r_stream, rows.i)
-        connect(m, stores.r_stream, encoder.store)
-        connect(m, collects.r_stream, assembler.collect)
-        connect(m, rows.o, beats.row)
-        connect(m, encoder.packed, beats.packed)
-        connect(m, beats.step, steps.w_stream)
-        connect(m, steps.r_stream, assembler.step)
-        connect(m, responses.o, assembler.response)
-        connect(m, assembler.landed, decoder.landed)
-        m.d.comb += [
-            decoder.packed.eq(assembler.packed),
-            beats.returned.eq(assembler.response.ready & assembler.response.valid),
-            beats.halt.eq(assembler.error.valid),
-            self.done.eq(decoder.done),
-            self.error.eq(assembler.error),
-        ]
-        connect(m, flipped(self.request), beats.request)
-        connect(m, flipped(self.response), responses.i)
-        connect(m, flipped(self.vram_read), encoder.vram_read)
-        connect(m, flipped(self.mram_write), decoder.mram_write)
-        connect(m, flipped(self.vram_write), decoder.vram_write)
         return m

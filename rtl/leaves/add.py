@@ -2,8 +2,10 @@
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import bits_for
 
 from .format import FloatFormat
+from .leading import leading_zero_cases
 from .leaf import Leaf
 
 __all__ = ["FloatAdd"]
@@ -20,10 +22,11 @@ class FloatAdd(Leaf):
     a, b : In(fmt.width)
     o : Out(fmt.width)
 
-    Four steps, each evaluated once per change of the operands in Amaranth's simulator, because each
-    reads only signals of the step before::
+    Four steps. Each is a module that reads only the signals of the one before it (a few values pass
+    through for that reason): Amaranth's simulator runs a module whole for every change of an
+    input, so that in this form every step is run once. No conditional value is wider than 32 bits::
 
-        a, b --order--> large, small --align--> total, exp, sign, nan
+        a, b --order--> large, small, gap, opposite --align--> total, exp, sign, nan
              --lead--> the same and shift --round--> o
 
     ``total`` is the sum in units of 1/8 of the larger operand's last place: a carry bit, the
@@ -41,63 +44,66 @@ class FloatAdd(Leaf):
         )
 
     def datapath(self, m: Module) -> None:
-        fmt = self._fmt
-        bits = fmt.precision + 4  # of total
-        large, small = Signal(fmt.width), Signal(fmt.width)
-        # Steps hand over one packed signal each: one update in a simulator, free in hardware.
-        packed = bits + fmt.exp + 2
-        aligned, led = Signal(packed), Signal(packed + 5)
+        fmt, precision = self._fmt, self._fmt.precision
+        bits = precision + 4  # of total
+        shift_bits = bits_for(bits - 1)
+        large = Signal(fmt.width)
+        small = Signal(precision + fmt.exp)  # significand and gap
+        opposite = Signal()
+        total = Signal(bits)
+        status = Signal(fmt.exp + 2)  # exp, sign, nan
+        held_total = Signal(bits)
+        held_status = Signal(shift_bits + fmt.exp + 2)  # shift and status
 
-        def fields(step: Signal) -> tuple[Value, Value, Value, Value]:
-            e = bits + fmt.exp
-            return step[:bits], step[bits:e], step[e], step[e + 1]
-
+        # Ties go to b if a is negative, so that the sign of a zero difference is positive.
         m.submodules.order = order = Module()
-        order.d.comb += [large.eq(self.a), small.eq(self.b)]
-        with order.If(fmt.magnitude_of(self.b) > fmt.magnitude_of(self.a)):
-            order.d.comb += [large.eq(self.b), small.eq(self.a)]
+        a, b = self.a, self.b
+        order.d.comb += opposite.eq(fmt.sign_of(a) ^ fmt.sign_of(b))
+        with order.If(fmt.magnitude_of(b) + fmt.sign_of(a) > fmt.magnitude_of(a)):
+            gap = (fmt.biased_exp_of(b) - fmt.biased_exp_of(a))[:fmt.exp]
+            order.d.comb += [large.eq(b), small.eq(Cat(fmt.significand_of(a), gap))]
+        with order.Else():
+            gap = (fmt.biased_exp_of(a) - fmt.biased_exp_of(b))[:fmt.exp]
+            order.d.comb += [large.eq(a), small.eq(Cat(fmt.significand_of(b), gap))]
 
         m.submodules.align = align = Module()
-        exp = fmt.biased_exp_of(large)
-        gap = (exp - fmt.biased_exp_of(small))[:fmt.exp]
-        shift = Mux(gap < bits, gap, bits - 1)[:5]
-        big = Cat(Const(0, 3), fmt.significand_of(large))
-        whole = Cat(Const(0, 3), fmt.significand_of(small))
-        kept = whole >> shift
-        part = kept | ((kept << shift)[:bits] != whole)
-        opposite = fmt.sign_of(large) ^ fmt.sign_of(small)
-        cancels = opposite & (fmt.magnitude_of(large) == fmt.magnitude_of(small))
-        total = Mux(opposite, big - part, big + part)[:bits]
-        sign = fmt.sign_of(large) & ~cancels
-        nan = (fmt.man_of(large) != 0) | cancels
-        align.d.comb += aligned.eq(Cat(total, exp, sign, 0))
+        sig, gap = small[:precision], small[precision:]
+        augend, addend = fmt.significand_of(large) << 3, sig << 3
+        shift, far = gap[:shift_bits], gap[shift_bits:] != 0
+        lost = (addend & ((1 << shift) - 1)[:bits - 1]) != 0
+        part = Mux(far, sig != 0, (addend >> shift) | lost)
+        sign = fmt.sign_of(large)
+        align.d.comb += [
+            total.eq(Mux(opposite, (augend - part)[:bits], augend + part)),
+            status.eq(Cat(fmt.biased_exp_of(large), sign)),
+        ]
         with align.If(fmt.exp_of(large) == fmt.exp_max):
-            top = Const(1 << (bits - 1), bits), Const(fmt.exp_max - 1, fmt.exp)
-            align.d.comb += aligned.eq(Cat(*top, sign & ~nan, nan))
+            # Infinity is a normal number of this exponent.
+            nan = (fmt.man_of(large) != 0) | (opposite & (gap == 0) & (sig == fmt.hidden))
+            align.d.comb += [
+                total.eq(1 << (bits - 1)),
+                status.eq(Cat(Const(fmt.exp_max, fmt.exp), sign & ~nan, nan)),
+            ]
 
-        # Leading zeros of total, but not more than exp: there the result is subnormal.
+        # The shift is the leading zeros of total, but not more than exp: there the result becomes
+        # subnormal. The bit `stop` sees to that.
         m.submodules.lead = lead = Module()
-        total, exp, _, _ = fields(aligned)
-        stop = Mux(exp < bits, (1 << (bits - 1)) >> exp[:5], 0)[:bits]
-        with lead.Switch(total | stop):
-            for zeros in range(bits):
-                with lead.Case("0" * zeros + "1" + "-" * (bits - 1 - zeros)):
-                    lead.d.comb += led.eq(Cat(aligned, Const(zeros, 5)))
-            with lead.Default():
-                lead.d.comb += led.eq(aligned)
+        exp = status[:fmt.exp]
+        stop = Mux(exp < bits, (1 << (bits - 1)) >> exp[:shift_bits], 0)
+        lead.d.comb += [held_total.eq(total), held_status[-2:].eq(status[-2:])]
+        for zeros in leading_zero_cases(lead, total | stop):
+            lead.d.comb += held_status[:-2].eq(Cat(Const(zeros, shift_bits), exp))
 
+        # The hidden bit adds 1 to the exponent field below it, unless the result is subnormal or zero.
         m.submodules.round = rounding = Module()
-        total, exp, sign, nan = fields(led)
-        shift = led[packed:]
-        norm = (total << shift)[:bits]
-        up = (norm[:4] + norm[4]) > 8
-        exp = (exp + 1 - shift)[:fmt.exp]
-        word = (Cat(norm[4:-1], exp) + up)[:fmt.width - 1]
-        with rounding.If(~norm[-1]):
-            # Zero or a subnormal number, which a sum always represents exactly.
-            rounding.d.comb += self.o.eq(Cat(norm[4:-1], Const(0, fmt.exp), sign))
-        with rounding.Elif(exp == fmt.exp_max):
-            quiet = nan << (fmt.man - 1)
-            rounding.d.comb += self.o.eq(Cat(quiet[:fmt.man], Const(fmt.exp_max, fmt.exp), sign))
+        shift, exp, sign, nan = (
+            held_status[:shift_bits], held_status[shift_bits:-2], held_status[-2], held_status[-1]
+        )
+        norm = (held_total << shift)[:bits]
+        rounded = (norm + 7 + norm[4])[4:]
+        field = (exp - shift)[:fmt.exp]
+        with rounding.If(field >= fmt.exp_max - 1):
+            rounding.d.comb += self.o.eq(fmt.signed(fmt.inf, sign) | (nan << (fmt.man - 1)))
         with rounding.Else():
+            word = (rounded + (field << fmt.man))[:fmt.width - 1]
             rounding.d.comb += self.o.eq(Cat(word, sign))

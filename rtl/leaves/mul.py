@@ -5,6 +5,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 
 from .format import BF16, FP32, FloatFormat
+from .leading import leading_zero_cases
 from .leaf import Leaf
 
 __all__ = ["FloatMul"]
@@ -23,9 +24,9 @@ class FloatMul(Leaf):
     b : In(b_fmt.width)
     o : Out(out_fmt.width)
 
-    Three steps, each evaluated once per change of the operands in Amaranth's simulator::
+    Three steps, each of which reads only the signals of the one before it (see FloatAdd)::
 
-        a, b --multiply--> product, exp, sign, nan --lead--> frame, the rest, shift --round--> o
+        a, b --multiply--> product, exp, sign, nan --lead--> frame, shift, exp, sign, nan --round--> o
 
     ``exp`` is the exponent field that belongs to the top bit of the product, plus ``offset``.
     """
@@ -59,61 +60,61 @@ class FloatMul(Leaf):
         frame_bits = max(bits, fmt.precision + 2)  # the product with room for rounding
         exp_bits = fmt.exp + 1
         offset = fmt.bias - 1
-        # Steps hand over one packed signal each: one update in a simulator, free in hardware.
-        multiplied = Signal(bits + exp_bits + 2)
-        zeros_bits = bits_for(bits - 1)
-        led = Signal(frame_bits + exp_bits + 2 + zeros_bits)
-
-        def fields(step: Signal, bits: int) -> tuple[Value, Value, Value, Value, Value]:
-            e = bits + exp_bits
-            return step[:bits], step[bits:e], step[e], step[e + 1], step[e + 2:]
+        shift_bits = bits_for(bits - 1)
+        product = Signal(bits)
+        status = Signal(exp_bits + 2)  # exp, sign, nan
+        frame = Signal(frame_bits)
+        held_status = Signal(shift_bits + exp_bits + 2)  # shift and status
 
         m.submodules.multiply = multiply = Module()
-        product = a_fmt.significand_of(self.a) * b_fmt.significand_of(self.b)
-        exp = a_fmt.biased_exp_of(self.a) + b_fmt.biased_exp_of(self.b)
-        sign = a_fmt.sign_of(self.a) ^ b_fmt.sign_of(self.b)
-        nan = (
-            (a_fmt.magnitude_of(self.a) > a_fmt.inf) | (b_fmt.magnitude_of(self.b) > b_fmt.inf)
-            | (a_fmt.magnitude_of(self.a) == 0) | (b_fmt.magnitude_of(self.b) == 0)
-        )
-        special = (a_fmt.exp_of(self.a) == fmt.exp_max) | (b_fmt.exp_of(self.b) == fmt.exp_max)
-        multiply.d.comb += multiplied.eq(Cat(product, exp[:exp_bits], sign, 0))
-        with multiply.If(special):
-            # Infinity is the overflow of an exponent out of range.
-            top = Const(1 << (bits - 1), bits), Const((1 << exp_bits) - 1, exp_bits)
-            multiply.d.comb += multiplied.eq(Cat(*top, sign & ~nan, nan))
+        a, b = self.a, self.b
+        sign = a_fmt.sign_of(a) ^ b_fmt.sign_of(b)
+        exp = a_fmt.biased_exp_of(a) + b_fmt.biased_exp_of(b)
+        multiply.d.comb += [
+            product.eq(a_fmt.significand_of(a) * b_fmt.significand_of(b)),
+            status.eq(Cat(exp, sign)),
+        ]
+        with multiply.If(
+            (a_fmt.exp_of(a) == fmt.exp_max) | (b_fmt.exp_of(b) == fmt.exp_max)
+        ):
+            # Infinity is a normal number of an exponent out of range.
+            a_size, b_size = a_fmt.magnitude_of(a), b_fmt.magnitude_of(b)
+            nan = (a_size > a_fmt.inf) | (b_size > b_fmt.inf) | (a_size == 0) | (b_size == 0)
+            multiply.d.comb += [
+                product.eq(1 << (bits - 1)),
+                status.eq(Cat(Const(-1, exp_bits), sign & ~nan, nan)),
+            ]
 
-        # Normalise, to the left by the leading zeros, but not below the least exponent; or to the
-        # right, collecting the lost bits, when the exponent is below it anyway.
+        # Normalise to the left by the leading zeros, but not below the least exponent (the bit `stop`
+        # sees to that); or to the right, collecting the lost bits, if the exponent is below it anyway.
         m.submodules.lead = lead = Module()
-        product, exp, sign, nan, _ = fields(multiplied, bits)
-        frame = Cat(Const(0, frame_bits - bits), product)
-        room = (exp - offset - 1)[:zeros_bits]
-        stop = Mux(exp <= offset + bits, (1 << (bits - 1)) >> room, 0)[:bits]
+        exp = status[:exp_bits]
+        whole = Cat(Const(0, frame_bits - bits), product)
+        least = Cat(Const(0, shift_bits), Const(offset + 1, exp_bits), status[-2:])
+        lead.d.comb += [frame.eq(whole), held_status.eq(least)]
         with lead.If(exp <= offset):
             deficit = (offset + 1 - exp)[:exp_bits]
             right = Mux(deficit < frame_bits, deficit, frame_bits)[:bits_for(frame_bits)]
-            kept = frame >> right
-            lost = (kept << right)[:frame_bits] != frame
-            lead.d.comb += led.eq(Cat(kept | lost, Const(0, exp_bits), sign, nan))
+            kept = whole >> right
+            lost = (kept << right)[:frame_bits] != whole
+            lead.d.comb += frame.eq(kept | lost)
         with lead.Else():
-            with lead.Switch(product | stop):
-                for zeros in range(bits):
-                    with lead.Case("0" * zeros + "1" + "-" * (bits - 1 - zeros)):
-                        lead.d.comb += led.eq(Cat(frame, exp, sign, nan, Const(zeros, zeros_bits)))
-                with lead.Default():
-                    lead.d.comb += led.eq(Cat(frame, exp, sign, nan))
+            room = (exp - (offset + 1))[:shift_bits]
+            stop = Mux(exp <= offset + bits, (1 << (bits - 1)) >> room, 0)[:bits]
+            for zeros in leading_zero_cases(lead, product | stop):
+                lead.d.comb += held_status[:-2].eq(Cat(Const(zeros, shift_bits), exp))
 
+        # The hidden bit adds 1 to the exponent field below it, unless the result is subnormal or zero.
         m.submodules.round = rounding = Module()
-        frame, exp, sign, nan, left = fields(led, frame_bits)
-        norm = (frame << left)[:frame_bits]
+        shift, exp, sign, nan = (
+            held_status[:shift_bits], held_status[shift_bits:-2], held_status[-2], held_status[-1]
+        )
+        norm = (frame << shift)[:frame_bits]
         low = frame_bits - fmt.precision
-        up = (norm[:low] + norm[low]) > (1 << (low - 1))
-        exp = (exp - offset - left)[:exp_bits]
-        with rounding.If(norm[-1] & (exp >= fmt.exp_max)):
-            quiet = nan << (fmt.man - 1)
-            rounding.d.comb += self.o.eq(Cat(quiet[:fmt.man], Const(fmt.exp_max, fmt.exp), sign))
+        rounded = (norm + ((1 << (low - 1)) - 1) + norm[low])[low:]
+        field = (exp - shift)[:exp_bits]
+        with rounding.If(field >= fmt.exp_max + offset):
+            rounding.d.comb += self.o.eq(fmt.signed(fmt.inf, sign) | (nan << (fmt.man - 1)))
         with rounding.Else():
-            field = Mux(norm[-1], exp, 0)[:fmt.exp]
-            word = (Cat(norm[low:-1], field) + up)[:fmt.width - 1]
-            rounding.d.comb += self.o.eq(Cat(word, sign))
+            word = rounded + ((field - (offset + 1))[:fmt.exp] << fmt.man)
+            rounding.d.comb += self.o.eq(Cat(word[:fmt.width - 1], sign))

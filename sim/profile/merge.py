@@ -22,8 +22,8 @@ def merge_profiles(profiles: Sequence[Profile], names: Sequence[str]) -> dict[st
 
     Vocabulary and origin of the tags must be the same too. Pairs are added by their numbers. Of the
     classification, labels add up and terms are united; the region counts as terminated when it is
-    in every program, and the trailing stage is that of the last program. Different engines are joined,
-    since they agree on every count; so are different notes.
+    in every program, and the trailing stage is that of the last program. Different engines are
+    joined, since they agree on every count; so are different notes.
 
     Args:
         profiles: of version 5, checked.

@@ -101,7 +101,7 @@ class Interpreter:
     def m_mm(self, _zero: int, rs1: int, rs2: int) -> None:
         tile, offset = divmod(self.gp[rs1], self.m * self.m)
         column, rest = divmod(offset, self.m)
-        assert rest == 0 and column % self.config.BLEN == 0, f"matrix address {self.gp[rs1]}"
+        assert (rest, column % self.config.BLEN) == (0, 0), f"matrix address {self.gp[rs1]}"
         vectors = self.vram[self._row(self.gp[rs2], self.config.BLEN)]
         weights = self.mram[tile][:, column : column + self.config.BLEN]
         self.m_acc = mm_tile(self.m_acc, vectors, weights)
@@ -134,7 +134,7 @@ class Interpreter:
 
     def prefetch_m(self, rd: int, rs1: int, rs2: int, rstride: int, precision: int) -> None:
         tile, rest = divmod(self.gp[rd], self.m * self.m)
-        assert rest == 0 and precision == 0
+        assert (rest, precision) == (0, 0)
         self.mram[tile] = self._read(rs1, rs2, rstride, self.config.m_prefetch)
 
     def prefetch_v(self, rd: int, rs1: int, rs2: int, rstride: int, precision: int) -> None:

@@ -243,6 +243,12 @@ def test_a_program_longer_than_the_instruction_memory() -> None:
     )
 
 
+def test_the_length_is_reported_among_the_other_errors_in_line_order() -> None:
+    with pytest.raises(AssemblyError) as caught:
+        assemble("FOO\nC_BREAK\nC_BREAK\nBAR", config=TINY.replace(IMEM_WORDS=2))
+    assert [e.line for e in caught.value.errors] == [1, 3, 4]
+
+
 def test_command_line_writes_an_image(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source, image = tmp_path / "p.asm", tmp_path / "p.json"
     source.write_text(MARKED, encoding="utf-8")

@@ -160,7 +160,8 @@ class Bench:
             if error and not record.errors:
                 record.errors.append((cycle, error_pc))
             quiet = quiet + 1 if device.next_response is None and not req_valid else 0
-            if number == len(self.issues) and quiet > (8 if len(record.done) == number else 100):
+            finished = len(record.done) == len(self.issues)
+            if quiet > (8 if finished else 100):
                 return
         raise AssertionError(f"not quiet after {self.limit} cycles: {number} issued, {record.done} done")
 
@@ -427,7 +428,8 @@ def test_an_error_answer_stops_the_port(bench: Bench, bad: int) -> None:
     config = bench.config
     device = filled_device(config, 13)
     good = Issue(V, 0x1000, 0x8000, 64, row=1)
-    issues = [good, good, Issue(S, 0x3000, 0xA000, 64, row=600), Issue(V, 0x4000, 0xB000, 64), good]
+    issues = [good, good, Issue(S, 0x3000, 0xA000, 64, row=600), Issue(V, 0x4000, 0xB000, 64)]
+    issues += [good] * 6
     device.inject_fault(0x3041 if bad == 2 else 0x1080)
     if bad == 1:
         issues[0] = Issue(V, 0x6000, 0x8000, 64, row=1)
@@ -439,6 +441,7 @@ def test_an_error_answer_stops_the_port(bench: Bench, bad: int) -> None:
     assert answer in record.answers
     assert all(cycle <= answer + LANDING for cycle, _ in record.rows)
     assert all(request[0] <= answer + 1 for request in record.requests)
+    assert record.requests[-1][0] >= answer  # it was still at it
 
 
 def test_block_sizes_that_do_not_fit_are_refused() -> None:

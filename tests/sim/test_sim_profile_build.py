@@ -1,0 +1,428 @@
+"""The profile of a run: every figure of the example by hand, every identity violated."""
+
+import copy
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from isa.assembler import assemble
+from isa.config import PRESETS
+from isa.image import VOCABULARY, ProgramImage
+from isa.legacy_terms import LEGACY_TERMS
+from isa.opcodes import Unit
+from isa.stages import Stage
+from isa.traps import Trap
+from rtl.profile import COUNTERS
+from sim.profile import ProfileError, ProfileInvariantError, build_profile, check_profile
+from sim.profile.accounting import BUSY, COMPLETED, STALLS
+from sim.profile.amounts import PROXIES, PROXY_OF
+from sim.profile.classification import PAIR_TERMS, classify
+from tests.sim.test_sim_profile_example import (
+    CONFIG,
+    COUNTS,
+    NOTE,
+    arguments,
+    example,
+    pair_counts,
+    per_stage,
+)
+
+#: Typed from attribution.md, "stage_profile.json".
+TOP_V4 = """schema_version label_count total_instructions_executed
+    total_simulation_picos total_simulation_cycles total_profiled_picos total_profiled_cycles
+    total_unprofiled_picos total_unprofiled_cycles cycle_accounting_status period_picos
+    total_profiled_seconds total_hbm_bytes_read total_hbm_bytes_written
+    total_resource_proxy_picos total_resource_proxy_cycles logical_byte_status
+    physical_byte_status resource_cycle_status time_unit_status classification stages pairs
+    caveat""".split()
+STAGE_V4 = """instructions wall_picos wall_cycles seconds instruction_fraction time_fraction
+    logical_bytes_read logical_bytes_written physical_hbm_bytes_read
+    physical_hbm_bytes_written hbm_bytes_read hbm_bytes_written resource_proxy_picos
+    resource_proxy_cycles""".split()
+CLASSIFICATION_V4 = """routed_moe_markers_present label_count unclassified_labels
+    unclassified_fraction stage_attribution attribution_notes moe_region_terminated
+    trailing_stage trailing_labels unresolved_stage_markers vocabulary_terms_total
+    vocabulary_terms_present vocabulary_terms_absent pair_id_terms_present
+    stage_instruction_counts""".split()
+VOCABULARY_TYPED = """residual_setup router_topk accumulator_init gather expert_weight_address
+    expert_weight_prefetch expert_projection expert_activation expert_bias expert_route_weight
+    scatter_combine shared_expert_projection shared_expert_activation shared_expert_gate non_moe
+    other""".split()
+
+
+def test_a_consumer_of_version_4_finds_every_field() -> None:
+    profile = example()
+    assert set(profile) == {*TOP_V4, "dispatch"}
+    assert set(profile["classification"]) == set(CLASSIFICATION_V4)
+    assert list(profile["classification"]["attribution_notes"]) == ["shared_vs_routed"]
+    assert list(profile["stages"]) == VOCABULARY_TYPED
+    for stage in profile["stages"].values():
+        assert set(stage) == set(STAGE_V4)
+    for pair in profile["pairs"].values():
+        assert set(pair) == {*STAGE_V4, "stages"}
+        for stage in pair["stages"].values():
+            assert set(stage) == set(STAGE_V4)
+
+
+def test_the_figures_of_the_example() -> None:
+    profile = example()
+    check_profile(profile)
+    assert profile["schema_version"] == 5
+    assert profile["label_count"] == 6
+    assert profile["total_instructions_executed"] == 20
+    assert profile["period_picos"] == 1500
+    assert profile["total_simulation_picos"] == profile["total_profiled_picos"] == 150_000
+    assert profile["total_simulation_cycles"] == profile["total_profiled_cycles"] == 100
+    assert profile["total_unprofiled_picos"] == profile["total_unprofiled_cycles"] == 0
+    assert profile["cycle_accounting_status"] == "profiled_time_matches_total"
+    assert profile["total_profiled_seconds"] == pytest.approx(1.5e-7)
+    assert (profile["total_hbm_bytes_read"], profile["total_hbm_bytes_written"]) == (512, 64)
+    assert profile["total_resource_proxy_cycles"] == {
+        "matrix": 47,
+        "vector": 13,  # 6 of the vector unit and 7 of the top-k unit
+        "scalar": 4,
+        "dma": 30,
+        "other": 1,
+    }
+    assert profile["total_resource_proxy_picos"]["matrix"] == 47 * 1500
+
+
+def test_the_figures_of_a_stage() -> None:
+    stage = example()["stages"]["shared_expert_projection"]
+    proxies = {"matrix": 2, "vector": 0, "scalar": 0, "dma": 30, "other": 0}
+    assert stage == {
+        "instructions": 5,  # 2 on the matrix unit's port, 3 on the HBM port's
+        "wall_picos": 37_500,
+        "wall_cycles": 25,
+        "seconds": pytest.approx(3.75e-8),
+        "instruction_fraction": 0.25,
+        "time_fraction": 0.25,
+        "logical_bytes_read": None,
+        "logical_bytes_written": None,
+        "physical_hbm_bytes_read": 512,
+        "physical_hbm_bytes_written": 0,
+        "hbm_bytes_read": 512,
+        "hbm_bytes_written": 0,
+        "resource_proxy_picos": {name: cycles * 1500 for name, cycles in proxies.items()},
+        "resource_proxy_cycles": proxies,
+    }
+
+
+def test_the_dispatch_section() -> None:
+    dispatch = example()["dispatch"]
+    assert dispatch["attribution_point"] == "hardware_dispatch_tag"
+    assert (dispatch["engine"], dispatch["issue_policy"]) == ("pysim", "overlap")
+    assert dispatch["config"]["name"] == CONFIG.name
+    assert dispatch["config"]["digest"] == CONFIG.digest
+    assert dispatch["config"]["fields"]["CLOCK_PERIOD_PS"] == 1500
+    assert (dispatch["total_overlap_cycles"], dispatch["runs"]) == (9, 1)
+    assert list(dispatch["stages"]) == VOCABULARY_TYPED
+    stage = dispatch["stages"]["expert_projection"]
+    assert (stage["dispatched"], stage["completed"], stage["multiplier_cycles"]) == (10, 10, 40)
+    assert stage["completed_by_port"]["matrix_product"] == 10
+    assert stage["busy_cycles"]["matrix"] == 45
+    assert stage["stall_cycles"] == {
+        "no_unit": 10,
+        "hazard": 25,
+        "memory": 0,
+        "fetch": 0,
+        "drain": 0,
+    }
+
+
+def test_pairs_are_in_numeric_order_with_their_stages_inside() -> None:
+    pairs = example()["pairs"]
+    assert list(pairs) == ["2", "10"]
+    assert pairs["2"]["instructions"] == 6
+    assert pairs["2"]["wall_picos"] == 45_000
+    assert pairs["2"]["time_fraction"] == 0.3
+    assert pairs["2"]["physical_hbm_bytes_written"] == 64
+    assert pairs["2"]["resource_proxy_cycles"] == dict.fromkeys(PROXIES)
+    assert list(pairs["10"]["stages"]) == ["expert_projection"]
+    assert pairs["10"]["stages"]["expert_projection"]["wall_cycles"] == 20
+
+
+def test_a_run_of_nothing_is_zeros() -> None:
+    profile = example(
+        image=assemble(""),
+        cycles=0,
+        overlap_cycles=0,
+        counters={name: [0] * 16 for name in COUNTERS},
+        hbm_bytes_read=[0] * 16,
+        hbm_bytes_written=[0] * 16,
+        pair_stats=None,
+    )
+    check_profile(profile)
+    assert profile["stages"]["other"]["time_fraction"] == 0.0
+    assert profile["classification"]["unclassified_fraction"] == 0.0
+    assert profile["classification"]["trailing_stage"] == "other"
+
+
+def moved(name: str, stage: str, by: int) -> Callable[[dict[str, Any]], None]:
+    """Changes one counter of one stage."""
+
+    def change(found: dict[str, Any]) -> None:
+        found["counters"][name][Stage.from_label(stage)] += by
+
+    return change
+
+
+def other(name: str, value: Any) -> Callable[[dict[str, Any]], None]:
+    return lambda found: found.__setitem__(name, value)
+
+
+@pytest.mark.parametrize(
+    ("change", "invariant", "stage", "found", "expected"),
+    [
+        (moved("wall", "gather", 1), "wall_cycles_equal_total", "all stages", 101, 100),
+        (moved("wall", "non_moe", -1), "wall_cycles_equal_total", "all stages", 99, 100),
+        (other("cycles", 101), "wall_cycles_equal_total", "all stages", 100, 101),
+        (
+            moved("completed_hbm", "shared_expert_projection", -1),
+            "dispatched_equal_completed",
+            "shared_expert_projection",
+            5,
+            4,
+        ),
+        (
+            moved("completed_vector", "gather", 1),
+            "dispatched_equal_completed",
+            "gather",
+            0,
+            1,
+        ),
+        (moved("stall_fetch", "gather", 1), "dispatch_slots_equal_total", "all stages", 101, 100),
+        (moved("stall_drain", "non_moe", -2), "dispatch_slots_equal_total", "all stages", 98, 100),
+        (moved("busy_hbm", "gather", 71), "busy_within_total", "all stages", 101, 100),
+        (moved("busy_control", "gather", 100), "busy_within_total", "all stages", 101, 100),
+        (moved("busy_topk", "other", 94), "busy_within_total", "all stages", 101, 100),
+        (moved("multipliers", "gather", 61), "busy_within_total", "all stages", 101, 100),
+        (other("overlap_cycles", 101), "overlap_within_total", "all stages", 101, 100),
+        (
+            moved("hbm_reads", "shared_expert_projection", 1),
+            "hbm_bytes_equal_device",
+            "shared_expert_projection",
+            576,
+            512,
+        ),
+        (
+            other("hbm_bytes_written", per_stage({"expert_bias": 64})),
+            "hbm_bytes_equal_device",
+            "expert_projection",
+            64,
+            0,
+        ),
+        (
+            other("pair_stats", {3: {"expert_projection": pair_counts(11, 0, 0, 0)}}),
+            "pairs_within_stage",
+            "expert_projection",
+            11,
+            10,
+        ),
+        (
+            other("pair_stats", {3: {"gather": pair_counts(0, 0, 1, 0)}}),
+            "pairs_within_stage",
+            "gather",
+            1,
+            0,
+        ),
+    ],
+)
+def test_a_violated_identity_is_named_with_both_numbers_and_the_stage(
+    change: Callable[[dict[str, Any]], None],
+    invariant: str,
+    stage: str,
+    found: int,
+    expected: int,
+) -> None:
+    run = copy.deepcopy(arguments())
+    change(run)
+    with pytest.raises(ProfileInvariantError) as caught:
+        build_profile(**run)
+    error = caught.value
+    assert (error.invariant, error.stage) == (invariant, stage)
+    assert (error.found, error.expected) == (found, expected)
+    for part in (invariant, stage, str(found), str(expected)):
+        assert part in str(error)
+
+
+def test_what_is_at_its_limit_is_no_violation() -> None:
+    run = copy.deepcopy(arguments(overlap_cycles=100))
+    moved("busy_hbm", "gather", 70)(run)
+    moved("multipliers", "gather", 60)(run)
+    assert build_profile(**run)["dispatch"]["stages"]["gather"]["busy_cycles"]["hbm"] == 70
+
+
+def test_a_run_that_was_stopped_may_have_unfinished_instructions_but_none_from_nowhere() -> None:
+    run = copy.deepcopy(arguments(done=False, pair_stats=None))
+    moved("completed_hbm", "shared_expert_projection", -1)(run)
+    profile = build_profile(**run)
+    assert profile["total_instructions_executed"] == 19
+    assert profile["dispatch"]["stages"]["shared_expert_projection"]["dispatched"] == 5
+    moved("completed_vector", "gather", 1)(run)
+    with pytest.raises(ProfileInvariantError, match="completed_within_dispatched: gather: 1 comp"):
+        build_profile(**run)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"issue": "eager"}, "issue = 'eager': must be one of overlap, serial"),
+        ({"shared_vs_routed_note": " "}, "shared_vs_routed_note and engine must not be empty"),
+        ({"hbm_bytes_read": [0] * 15}, "hbm_bytes_read: 15 values for 16 stages"),
+        ({"hbm_bytes_read": [-1] * 16}, "hbm_bytes_read[residual_setup] = -1"),
+        ({"counters": {"wall": [0] * 16, "walls": []}}, "unknown ['walls']"),
+        ({"pair_stats": {-1: {}}}, "pair -1: must be an integer from 0 on"),
+        ({"pair_stats": {1: {"gathre": pair_counts(0, 0, 0, 0)}}}, "pair_stats[1]: 'gathre'"),
+    ],
+)
+def test_arguments_that_cannot_be(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ProfileError, match=re.escape(message)):
+        example(**change)
+
+
+def test_an_image_in_a_foreign_vocabulary_is_refused() -> None:
+    image = ProgramImage(
+        words=[0],  # type: ignore[arg-type]
+        stages=[0],  # type: ignore[arg-type]
+        pairs=[-1],  # type: ignore[arg-type]
+        lines=[1],  # type: ignore[arg-type]
+        source=("x",),
+        vocabulary=("gather",),
+    )
+    with pytest.raises(ProfileError, match=r"ProgramImage\.load"):
+        example(image=image)
+
+
+def test_every_counter_is_in_the_profile() -> None:
+    shown = {*COMPLETED.values(), *BUSY.values(), *STALLS.values()}
+    assert shown | {"wall", "dispatched", "multipliers", "hbm_reads", "hbm_writes"} == set(COUNTERS)
+    assert set(PROXY_OF) == set(Unit)
+    assert set(PROXY_OF.values()) == set(PROXIES)
+    assert COUNTS["wall"].keys() <= set(VOCABULARY)
+
+
+# Classification
+
+
+def classified(source: str, **changes: Any) -> dict[str, Any]:
+    return classify(assemble(source, **changes), {}, NOTE)
+
+
+WORD = "S_ADDI_INT gp1, gp0, 1\n"
+
+
+def test_the_classification_of_the_example() -> None:
+    found = example()["classification"]
+    assert found["routed_moe_markers_present"] is True
+    assert found["stage_attribution"] == "explicit_stage_markers"
+    assert found["attribution_notes"] == {"shared_vs_routed": NOTE}
+    assert found["moe_region_terminated"] is True
+    assert (found["trailing_stage"], found["trailing_labels"]) == ("non_moe", 2)
+    assert (found["unclassified_labels"], found["unclassified_fraction"]) == (0, 0.0)
+    assert found["vocabulary_terms_total"] == 27
+    assert found["vocabulary_terms_present"] == ["router token"]
+    assert len(found["vocabulary_terms_absent"]) == 26
+    assert found["pair_id_terms_present"] == ["pair="]
+    assert found["stage_instruction_counts"]["expert_projection"] == 10
+    assert list(found["stage_instruction_counts"]) == VOCABULARY_TYPED
+
+
+@pytest.mark.parametrize(
+    ("source", "terminated", "stage", "labels"),
+    [
+        ("; @stage=non_moe\n", True, "non_moe", 0),
+        (f"; @stage=gather\n{WORD}; @stage=non_moe\n{WORD}", True, "non_moe", 1),
+        (f"; @stage=gather\n{WORD}", False, "gather", 1),
+        # From the last marker, not from the last change.
+        (f"; @stage=gather\n{WORD}; @stage=gather\n{WORD * 2}", False, "gather", 2),
+        # Another layer after the first one's end.
+        (f"; @stage=non_moe\n{WORD}; @stage=residual_setup\n{WORD}", False, "residual_setup", 1),
+        # A marker behind an instruction tags what follows.
+        (f"{WORD.strip()} ; @stage=non_moe\n{WORD}{WORD}", True, "non_moe", 2),
+        # An unknown name changes nothing.
+        (f"; @stage=gather\n{WORD}; @stage=gathre\n{WORD}", False, "gather", 2),
+        # Without markers: the run of the last stage.
+        (WORD * 3, False, "other", 3),
+        ("", False, "other", 0),
+    ],
+)
+def test_how_the_program_ends(source: str, terminated: bool, stage: str, labels: int) -> None:
+    found = classified(source, strict=False)
+    assert found["moe_region_terminated"] is terminated
+    assert (found["trailing_stage"], found["trailing_labels"]) == (stage, labels)
+
+
+def test_unresolved_and_unclassified_are_reported() -> None:
+    found = classified(f"{WORD}; @stage=gathre\n{WORD}; @stage=gather\n{WORD * 2}", strict=False)
+    assert found["unresolved_stage_markers"] == ["gathre"]
+    assert (found["unclassified_labels"], found["unclassified_fraction"]) == (2, 0.5)
+    assert found["routed_moe_markers_present"] is False
+
+
+def test_terms_are_looked_for_in_comments_only_in_any_case_of_letters() -> None:
+    found = classified("VRAM_BLOCK: // Subblock [0] vram block of step6_pair3\n; pairs=8\n")
+    assert found["stage_attribution"] == "legacy_comment_substrings"
+    assert found["vocabulary_terms_present"] == ["subblock [", "vram block"]
+    assert found["pair_id_terms_present"] == ["step6_pair"]
+    assert PAIR_TERMS == ("step6_pair", "pair=")
+
+
+def test_the_legacy_terms_are_those_of_the_rules() -> None:
+    assert len(LEGACY_TERMS) == len(set(LEGACY_TERMS)) == 27
+    assert all(term == term.lower() for term in LEGACY_TERMS)
+    assert set(LEGACY_TERMS) == {
+        *("gpt-oss router", "router token", "router dot token", "gpt-oss vram scatter-add"),
+        *("_scatter", "allocate vram matrix step6_pair", "_route", "materialize route weight"),
+        *("true-zero vram rows", "step6_device_routing_acc", "gpt-oss gather token rows"),
+        *("gather pair", "clear gather padding", "_gather", "dynamic expert bias add"),
+        *("_sigmoid", "tile row min fp", "tile row max fp", "vram fill zero"),
+        *("vram matrix add", "vram matrix mul", "dynamic hbm weight prefetch"),
+        *("expert_id_to_weight_base", "subblock [", "sub projection", "vram block add"),
+        "vram block",
+    }
+
+
+# A real run
+
+
+@pytest.mark.parametrize("issue", ["overlap", "serial"])
+def test_the_machine_keeps_the_identities(program: Callable[..., Any], issue: str) -> None:
+    sim = program(
+        """
+        S_ADDI_INT gp1, gp0, 8
+        ; @stage=shared_expert_projection
+        C_SET_SCALE_REG gp1
+        H_PREFETCH_M gp0, gp0, a0, 0
+        H_PREFETCH_V gp0, gp0, a0, 0, 0
+        M_MM gp0, gp0, gp0
+        M_MM_WO gp1, gp0, 0
+        ; @stage=router_topk
+        V_ADD_VV gp1, gp1, gp1, 0
+        ; @stage=non_moe
+        H_STORE_V gp1, gp0, a0, 0, 0
+        """,
+        issue=issue,
+    )
+    result = sim.run()
+    assert result.cause is Trap.DONE
+    profile = build_profile(
+        image=sim.image,
+        config=PRESETS["tiny"],
+        engine=result.engine,
+        issue=issue,
+        cycles=result.cycles,
+        counters=result.counters,
+        overlap_cycles=result.overlap_cycles,
+        hbm_bytes_read=sim.hbm.bytes_read,
+        hbm_bytes_written=sim.hbm.bytes_written,
+        done=True,
+        shared_vs_routed_note=NOTE,
+    )
+    check_profile(profile)
+    assert profile["total_instructions_executed"] == 8
+    assert profile["total_hbm_bytes_read"] > 0
+    assert profile["total_hbm_bytes_written"] > 0
+    assert profile["stages"]["shared_expert_projection"]["wall_picos"] > 0
