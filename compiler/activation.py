@@ -25,7 +25,7 @@ def standard_swiglu(
 
     The steps are -gate, exp, + 1, reciprocal, gate * that, up * that: numerics.md, "SwiGLU".
     """
-    prog.stage(stage, f"standard_swiglu {up.name}")
+    prog.stage(stage=stage, detail=f"standard_swiglu {up.name}")
     with (
         prog.emitter(f"standard_swiglu {up.name}"),
         prog.fs("one", "minus one") as (one, minus_one),

@@ -18,12 +18,12 @@ class IssueCounts:
         """All issued instructions: the least cycles that the dispatcher needs."""
         return sum(self.by_stage_and_mnemonic.values())
 
-    def of(self, *, stage: str | None, mnemonic: str | None) -> int:
-        """Those of one stage, of one mnemonic, or of both; None is any."""
+    def of(self, *, label: str | None = None, mnemonic: str | None = None) -> int:
+        """Those of the stage called `label`, of one mnemonic, or of both; None is any."""
         return sum(
             count
-            for (has_stage, has_mnemonic), count in self.by_stage_and_mnemonic.items()
-            if stage in (None, has_stage) and mnemonic in (None, has_mnemonic)
+            for (has_label, has_mnemonic), count in self.by_stage_and_mnemonic.items()
+            if label in (None, has_label) and mnemonic in (None, has_mnemonic)
         )
 
     @property

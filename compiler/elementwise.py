@@ -147,7 +147,7 @@ def zero_rows(prog: Program, target: VramMatrix, *, stage: Stage | str, rows: in
     Maps a row of zeros in FP_MEM, which the first call in a program fills. Never multiplies: stale
     rows may hold NaN.
     """
-    prog.stage(stage, f"zero {target.name}")
+    prog.stage(stage=stage, detail=f"zero {target.name}")
     with prog.emitter(f"zero_rows {target.name}"):
         slot, fresh = prog.fp_mem.zero_row()
         if fresh:

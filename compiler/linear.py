@@ -109,13 +109,10 @@ class _Projection:
         load_immediate(self.prog, self.fetched, 0)
         load_immediate(self.prog, self.target, self.out.base)
         columns = self.out.blocks
-        unit = (
-            1 if len(self.chunks) % 2 == 0 else 2
-        )  # after a unit, the panels have their roles again
-        body = self.row_groups * min(self.column_groups, self._column_unroll(self.chunks[0]))
-        looped = (
-            (columns - 1) // unit if body * self.act.blocks * columns > UNROLLED_PRODUCTS else 0
-        )
+        unit = 2 if len(self.chunks) % 2 else 1  # blocks after which the panels swap back
+        unroll = self._column_unroll(self.chunks[0], self.row_groups)
+        written_out = self.row_groups * unroll * self.act.blocks * columns
+        looped = (columns - 1) // unit if written_out > UNROLLED_PRODUCTS else 0
         if looped > 1:
             with loop(self.prog, looped, "output blocks"):
                 half = self._column_blocks(unit, half, last=False, then=None)
@@ -148,7 +145,7 @@ class _Projection:
     def _products(self, number: int, chunk: KChunk, half: int) -> None:
         """The products of one panel, and then the addition of the chunk before it."""
         part = self.parts[number % len(self.parts)] if number else None
-        longest = (IMM18 + 1 - self.mlen) // (self.blen * self.mlen)
+        longest = max(1, (IMM18 + 1 - self.mlen) // (self.blen * self.mlen))
         for first in range(0, self.row_groups, longest):
             groups = min(longest, self.row_groups - first)
             self._column_loop(chunk, half, first, groups, part)
@@ -157,9 +154,9 @@ class _Projection:
             add_immediate(self.prog, self.add_target, self.target, 0)
             self.pending = part
 
-    def _column_unroll(self, chunk: KChunk, row_groups: int | None = None) -> int:
+    def _column_unroll(self, chunk: KChunk, row_groups: int) -> int:
         """Column groups per loop body."""
-        products = (row_groups or self.row_groups) * chunk.tiles
+        products = row_groups * chunk.tiles
         unroll = 1
         while unroll < self.column_groups and unroll * products < BODY_PRODUCTS:
             unroll *= 2

@@ -26,8 +26,8 @@ class HbmRangeError(ValueError):
     def __init__(self, address: int, length: int, size: int) -> None:
         self.address, self.length, self.size = address, length, size
         super().__init__(
-            f"HBM access of {length} bytes at address {address:#x} is outside the memory of {size} bytes "
-            f"(0 to {size - 1:#x}; HBM_BYTES in the configuration)"
+            f"HBM access of {length} bytes at address {address:#x} is outside the memory "
+            f"of {size} bytes (0 to {size - 1:#x}; HBM_BYTES in the configuration)"
         )
 
 
@@ -36,7 +36,7 @@ class HbmImageError(ValueError):
 
 
 class HbmMemory:
-    """Sparse bytes: pages of 64 KiB exist once something is written to them; all else reads as zero."""
+    """Sparse bytes: a page of 64 KiB exists once it is written to; all else reads as zero."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -55,7 +55,7 @@ class HbmMemory:
         return b"".join(parts)
 
     def write(self, address: int, content: bytes | bytearray | memoryview | np.ndarray) -> None:
-        """Store `content`, of any bytes-like type (an array: its bytes in C order), from `address` on.
+        """Store `content`, bytes-like or an array (its bytes in C order), from `address` on.
 
         Raises:
             HbmRangeError: some of it would be outside the memory; nothing is written then.
@@ -69,7 +69,7 @@ class HbmMemory:
             done += stop - start
 
     def fill(self, address: int, length: int, value: int = 0) -> None:
-        """Set `length` bytes to `value`; whole pages of zeros are dropped, so clearing all costs nothing.
+        """Set `length` bytes to `value`; whole pages of zeros are dropped: clearing all is cheap.
 
         Raises:
             HbmRangeError: some of them are outside the memory.
@@ -85,7 +85,10 @@ class HbmMemory:
                     del self._pages[number]
             for number in list(self._pages):
                 base = number * PAGE_BYTES
-                start, stop = max(address, base) - base, min(address + length, base + PAGE_BYTES) - base
+                start, stop = (
+                    max(address, base) - base,
+                    min(address + length, base + PAGE_BYTES) - base,
+                )
                 if start < stop:
                     self._pages[number][start:stop] = bytes(stop - start)
             return
@@ -97,7 +100,7 @@ class HbmMemory:
         return {number * PAGE_BYTES: bytes(self._pages[number]) for number in sorted(self._pages)}
 
     def save(self, path: str | Path) -> None:
-        """Write the image to `path` (.npz); a reader sees the old file or the new one, never a part."""
+        """Write the image to `path` (.npz); readers see the old file or the new one, never a part."""
         target = Path(path)
         image = self.image()
         pages = np.frombuffer(b"".join(image.values()), np.uint8).reshape(-1, PAGE_BYTES)
@@ -128,14 +131,19 @@ class HbmMemory:
         except (KeyError, ValueError, EOFError) as error:
             raise HbmImageError(f"{path}: not an HBM image: {error}") from error
         if version != _IMAGE_VERSION:
-            raise HbmImageError(f"{path}: HBM image version {version}, this program reads {_IMAGE_VERSION}")
+            raise HbmImageError(
+                f"{path}: HBM image version {version}, this program reads {_IMAGE_VERSION}"
+            )
         if pages.dtype != np.uint8 or pages.shape != (len(addresses), PAGE_BYTES):
-            raise HbmImageError(f"{path}: not an HBM image: pages are {pages.dtype}{list(pages.shape)}")
+            raise HbmImageError(
+                f"{path}: not an HBM image: pages are {pages.dtype}{list(pages.shape)}"
+            )
         loaded = {}
         for address, page in zip(addresses.tolist(), pages, strict=True):
             if address % PAGE_BYTES or address >= self.size:
                 raise HbmImageError(
-                    f"{path}: page at {address:#x} does not fit a memory of {self.size} bytes (HBM_BYTES)"
+                    f"{path}: page at {address:#x} does not fit a memory "
+                    f"of {self.size} bytes (HBM_BYTES)"
                 )
             loaded[address // PAGE_BYTES] = bytearray(page.tobytes())
         self._pages = loaded
@@ -155,7 +163,11 @@ class HbmMemory:
         self._check(address, length)
         end = address + length
         return (
-            (number, max(address - number * PAGE_BYTES, 0), min(end - number * PAGE_BYTES, PAGE_BYTES))
+            (
+                number,
+                max(address - number * PAGE_BYTES, 0),
+                min(end - number * PAGE_BYTES, PAGE_BYTES),
+            )
             for number in range(address // PAGE_BYTES, -(-end // PAGE_BYTES))
         )
 
@@ -170,18 +182,19 @@ class HbmDevice(HbmMemory):
         if request.valid and ready:            # at the end of the cycle
             device.accept(cycle, ...)
 
-    `response` must be called in every cycle in which one may be due (`next_response` says when). Every answer depends
-    only on the cycle numbers and on what was accepted, so engines that call it alike agree exactly.
+    `response` must be called in every cycle in which one may be due (`next_response` says when).
+    Every answer depends only on the cycle numbers and on what was accepted, so engines that call it
+    alike agree exactly.
 
-    Order: requests take effect when accepted, in that order; a read sees every write accepted before it. Writes are
-    answered too. Answers come in request order, at most one per cycle.
+    Order: requests take effect when accepted, in that order; a read sees every write accepted
+    before it. Writes are answered too. Answers come in request order, at most one per cycle.
 
-    Timing: a request accepted in cycle t is answered in cycle t + HBM_LATENCY, or later when older answers hold it up;
-    the next one is accepted HBM_CYCLES_PER_BEAT cycles later at the earliest, and only while fewer than `capacity`
-    are under way.
+    Timing: a request accepted in cycle t is answered in cycle t + HBM_LATENCY, or later when older
+    answers hold it up; the next one is accepted HBM_CYCLES_PER_BEAT cycles later at the earliest,
+    and only while fewer than `capacity` are under way.
 
-    Counters, in bytes. All count 64 for each accepted request, when it is accepted, whatever it uses of the beat and
-    whether or not it will be answered with an error:
+    Counters, in bytes. All count 64 for each accepted request, when it is accepted, whatever it
+    uses of the beat and whether or not it will be answered with an error:
 
     - `bytes_read[stage]`: read requests that carried the stage with that index
     - `bytes_written[stage]`: write requests likewise; 64 even for a single strobe bit
@@ -190,11 +203,11 @@ class HbmDevice(HbmMemory):
     Host access (`read`, `write`, `fill`, `load`) is not counted and takes no time.
 
     Args:
-        config: gives size, latency, bandwidth and, unless `capacity` says otherwise, the requests under way.
-        capacity: requests that may be accepted and unanswered; default HBM_OUTSTANDING.
-        seed: of the two kinds of disturbance below.
-        extra_latency: each answer takes 0 to this many cycles longer, at random.
-        backpressure: probability that a cycle is not ready, 0 to less than 1.
+        config: gives size, latency, bandwidth and, unless `capacity` says otherwise, the requests
+        under way. capacity: requests that may be accepted and unanswered; default HBM_OUTSTANDING.
+        seed: of the two kinds of disturbance below. extra_latency: each answer takes 0 to this many
+        cycles longer, at random. backpressure: probability that a cycle is not ready, 0 to less
+        than 1.
 
     Raises:
         ValueError: a value outside these ranges.
@@ -226,7 +239,7 @@ class HbmDevice(HbmMemory):
         self.reset()
 
     def reset(self) -> None:
-        """Forget everything under way, and the counters; time starts again. Contents and faults stay."""
+        """Forget everything under way, and the counters; contents and faults stay. Time is 0 again."""
         self._due: deque[tuple[int, int, bool]] = deque()  # cycle, data, error
         self._free_at = 0
         self._last_due = -1
@@ -259,7 +272,7 @@ class HbmDevice(HbmMemory):
         return self._due[0][0] if self._due else None
 
     def inject_fault(self, address: int, length: int = 1) -> None:
-        """Answer every later request for a beat that touches these bytes with an error; such writes change nothing.
+        """Answer later requests for the beats of these bytes with an error; writes change nothing.
 
         Raises:
             HbmRangeError: the range is outside the memory.
@@ -280,13 +293,17 @@ class HbmDevice(HbmMemory):
             return False
         return not self._backpressure or self._random(2 * cycle) >= self._backpressure
 
-    def accept(self, cycle: int, address_beat: int, write: bool, data: int, strobe: int, stage: int) -> None:
-        """Take the request for beat number `address_beat`; only in a cycle in which `ready` is true.
+    def accept(
+        self, cycle: int, address_beat: int, write: bool, data: int, strobe: int, stage: int
+    ) -> None:
+        """Take the request for beat number `address_beat`; only in a cycle that is `ready`.
 
         A beat outside the memory is answered with an error.
         """
         address = address_beat * BEAT_BYTES
-        error = address >= self.size or any(low <= address_beat < high for low, high in self._faults)
+        error = address >= self.size or any(
+            low <= address_beat < high for low, high in self._faults
+        )
         answer = 0
         if write:
             self.bytes_written[stage] += BEAT_BYTES
@@ -307,7 +324,7 @@ class HbmDevice(HbmMemory):
         self._accepted += 1
 
     def response(self, cycle: int) -> tuple[int, bool] | None:
-        """Return (data, error) of the answer that is due in this cycle, once; None when there is none.
+        """Return (data, error) of the answer due in this cycle, once; None when there is none.
 
         The data of a write's answer and of an error is 0.
         """
@@ -323,13 +340,18 @@ class HbmDevice(HbmMemory):
         start = address_beat % _PAGE_BEATS * BEAT_BYTES
         beat = slice(start, start + BEAT_BYTES)
         if strobe != _ALL_BYTES:
-            mask = int.from_bytes(b"".join(_BYTE_MASKS[b] for b in strobe.to_bytes(8, "little")), "little")
+            mask = int.from_bytes(
+                b"".join(_BYTE_MASKS[b] for b in strobe.to_bytes(8, "little")), "little"
+            )
             data = (int.from_bytes(page[beat], "little") & ~mask) | (data & mask)
         page[beat] = data.to_bytes(BEAT_BYTES, "little")
 
     def _random(self, event: int) -> int:
-        """Return 32 bits that depend on the seed and the event alone (SplitMix64), not on earlier calls."""
-        z = (self._seed * 0xD1342543DE82EF95 + (event + 1) * 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF
+        """Return 32 bits that depend on the seed and the event alone, not on earlier calls."""
+        # SplitMix64.
+        z = (
+            self._seed * 0xD1342543DE82EF95 + (event + 1) * 0x9E3779B97F4A7C15
+        ) & 0xFFFFFFFFFFFFFFFF
         z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & 0xFFFFFFFFFFFFFFFF
         z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & 0xFFFFFFFFFFFFFFFF
         return (z ^ (z >> 31)) >> 32

@@ -3,20 +3,21 @@
 from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from rtl.hbm.plan import BEAT_BITS, Answer, Plan
-from rtl.interfaces import Completion, HbmResponse
+from rtl.interfaces import HbmResponse
 
 
 class ResponseBuffer(wiring.Component):
     """Takes a response in every cycle, and keeps what the assembler cannot take at once.
 
-    It is needed where one beat holds several rows (MLEN below 64, or overlapping rows): beats may then arrive faster
-    than rows leave. Otherwise every response passes through in its own cycle and the memory is never written.
-    Kept responses show from two cycles after their arrival. There is room for `depth`; the sender counts.
+    It is needed where one beat holds several rows (MLEN below 64, or overlapping rows): beats may
+    then arrive faster than rows leave. Otherwise every response passes through in its own cycle and
+    the memory is never written. Kept responses show from two cycles after their arrival. There is
+    room for `depth`; the sender counts.
 
     Members
     -------
@@ -24,8 +25,8 @@ class ResponseBuffer(wiring.Component):
     o : Out(stream of HbmResponse)
     """
 
-    i: stream.Interface
-    o: stream.Interface
+    i: Any
+    o: Any
 
     def __init__(self, depth: int) -> None:
         self._depth = depth
@@ -78,38 +79,36 @@ class ResponseBuffer(wiring.Component):
 
 
 class Assembler(wiring.Component):
-    """Carries out the steps: takes each answer, cuts chunks and scales out of the last two beats of their stream.
+    """Carries out the steps: takes each answer, and cuts rows out of the last two beats of a stream.
 
-    One step per cycle when its answer is there. Latency: a row shows at `packed` two cycles after the last answer it
-    needs::
+    One step per cycle when its answer is there. Latency: a row shows at `packed` two cycles after
+    the last answer it needs::
 
         cycle 0    answer taken        -> window of its stream (a shift register of two beats)
         cycle 1    one shift by bytes  -> chunk and its scales
         cycle 2    row at `packed`, described by `landed`
 
-    A chunk that straddles starts at byte `offset` of the pair of beats; one that lies in the newer beat starts 64
-    bytes later.
+    A chunk that straddles starts at byte `offset` of the pair of beats; one that lies in the newer
+    beat starts 64 bytes later.
 
-    After an answer with an error nothing lands any more until reset.
+    From an answer with an error on, no row of its instruction lands; its end does, marked `failed`.
 
     Members
     -------
     response : In(stream of HbmResponse)
     step : In(stream of Plan.step)
-    collect : In(stream of Plan.collect), the instructions in order; taken with the last step of each
+    collect : In(stream of Plan.collect), the instructions; taken with the last step of each
     packed : Out(Plan.packed), chunks keep their value until they are replaced
     landed : Out(valid, payload: Plan.landed)
     consumed : Out(1), a response is taken in this cycle
-    error : Out(Completion), the instruction whose answer carried an error; stays valid until reset
     """
 
-    response: stream.Interface
-    step: stream.Interface
-    collect: stream.Interface
-    packed: data.View
-    landed: stream.Interface
+    response: Any
+    step: Any
+    collect: Any
+    packed: Any
+    landed: Any
     consumed: Signal
-    error: data.View
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -121,7 +120,6 @@ class Assembler(wiring.Component):
                 "packed": Out(plan.packed),
                 "landed": Out(stream.Signature(plan.landed, always_ready=True)),
                 "consumed": Out(1),
-                "error": Out(Completion),
             }
         )
 
@@ -133,9 +131,9 @@ class Assembler(wiring.Component):
         takes = Signal()
         fire = Signal()
         m.d.comb += [
-            takes.eq(self.step.valid & (step.answer != Answer.NOTHING) & ~self.error.valid),
+            takes.eq(self.step.valid & (step.answer != Answer.NOTHING)),
             self.response.ready.eq(takes),
-            fire.eq(self.step.valid & ~self.error.valid & (~takes | self.response.valid)),
+            fire.eq(self.step.valid & (~takes | self.response.valid)),
             self.consumed.eq(takes & self.response.valid),
             self.step.ready.eq(fire),
             self.collect.ready.eq(fire & step.last),
@@ -147,12 +145,18 @@ class Assembler(wiring.Component):
         cut = Signal(plan.step)
         cut_valid = Signal()
         cut_for = Signal(plan.collect)
+        cut_failed = Signal()
+        failed = Signal()
+        failing = failed | (takes & response.error)
         m.d.sync += cut_valid.eq(0)
         with m.If(fire):
-            with m.If(takes & response.error):
-                m.d.sync += [self.error.valid.eq(1), self.error.tag.eq(collect.tag)]
-            with m.Else():
-                m.d.sync += [cut_valid.eq(1), cut.eq(step), cut_for.eq(collect)]
+            m.d.sync += [
+                cut_valid.eq(1),
+                cut.eq(step),
+                cut_for.eq(collect),
+                cut_failed.eq(failing),
+                failed.eq(failing & ~step.last),
+            ]
             with m.If(step.answer == Answer.SCALES):
                 m.d.sync += scales.eq(Cat(scales[BEAT_BITS:], response.data))
             with m.If(step.answer == Answer.ELEMENTS):
@@ -161,7 +165,7 @@ class Assembler(wiring.Component):
         # Cycle 1: cut the chunk.
         index = Signal(plan.row_index_bits)
         landed = self.landed.payload
-        write = cut.chunk & cut.row_last
+        write = cut.chunk & cut.row_last & ~cut_failed
         m.d.sync += self.landed.valid.eq(0)
         with m.If(cut_valid):
             with m.If(cut.chunk):
@@ -173,7 +177,9 @@ class Assembler(wiring.Component):
                         with m.Case(j):
                             m.d.sync += [
                                 self.packed.codes.word_select(j, len(chunk)).eq(chunk),
-                                self.packed.scales.word_select(j, share).eq(row_scales.word_select(j, share)),
+                                self.packed.scales.word_select(j, share).eq(
+                                    row_scales.word_select(j, share)
+                                ),
                             ]
             with m.If(write | cut.last):
                 m.d.sync += [
@@ -185,6 +191,7 @@ class Assembler(wiring.Component):
                     landed.index.eq(index),
                     landed.write.eq(write),
                     landed.last.eq(cut.last),
+                    landed.failed.eq(cut_failed),
                 ]
             with m.If(cut.last):
                 m.d.sync += index.eq(0)

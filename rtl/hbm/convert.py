@@ -1,13 +1,14 @@
 """Conversion at the HBM port: rows of MX codes to BF16 lanes, and back.
 
-Both precisions of the configuration are E4M3 under E8M0 scales (`isa.config.MX_FORMATS`). A second format would be a
-second column of leaves in `RowDecoder` and `RowEncoder`, each with code registers of its own, chosen by `precision`.
+Both precisions of the configuration are E4M3 under E8M0 scales (`isa.config.MX_FORMATS`). A second
+format would be a second column of leaves in `RowDecoder` and `RowEncoder`, each with code registers
+of its own, chosen by `precision`.
 """
 
 from typing import Any
 
 from amaranth.hdl import Cat, Module, Signal
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from rtl.hbm.plan import Plan, Transfer
@@ -18,8 +19,9 @@ from rtl.leaves import MxBlockScale, MxDecode, MxEncode
 class RowDecoder(wiring.Component):
     """Decodes a row of codes and writes it to the SRAM that its instruction names.
 
-    One row per cycle. Latency: 1; the write is on the port one cycle after `landed`, and `done` beside the last one.
-    An answered store passes through likewise, without a write.
+    One row per cycle. Latency: 1; the write is on the port one cycle after `landed`, and `done`
+    beside the last one. An answered store passes through likewise, without a write. A failed
+    instruction ends with `error` instead of `done`.
 
     Members
     -------
@@ -27,14 +29,15 @@ class RowDecoder(wiring.Component):
     landed : In(valid, payload: Plan.landed)
     mram_write : Out(Shapes.mram_write)
     vram_write : Out(Shapes.vram_write), all lanes
-    done : Out(Completion)
+    done, error : Out(Completion)
     """
 
-    packed: data.View
-    landed: stream.Interface
-    mram_write: wiring.PureInterface
-    vram_write: wiring.PureInterface
-    done: data.View
+    packed: Any
+    landed: Any
+    mram_write: Any
+    vram_write: Any
+    done: Any
+    error: Any
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -45,6 +48,7 @@ class RowDecoder(wiring.Component):
                 "mram_write": Out(plan.shapes.mram_write),
                 "vram_write": Out(plan.shapes.vram_write),
                 "done": Out(Completion),
+                "error": Out(Completion),
             }
         )
 
@@ -55,13 +59,21 @@ class RowDecoder(wiring.Component):
         lanes = []
         for lane in range(config.MLEN):
             m.submodules[f"decode_{lane}"] = leaf = MxDecode()
-            leaf.bind(code=codes.word_select(lane, 8), scale=scales.word_select(lane // config.MX_BLOCK, 8))
+            leaf.bind(
+                code=codes.word_select(lane, 8),
+                scale=scales.word_select(lane // config.MX_BLOCK, 8),
+            )
             lanes.append(leaf.o)
 
         landed = self.landed.payload
         matrix, vector = self.mram_write, self.vram_write
         m.d.comb += vector.lanes.eq(~0)
-        m.d.sync += [matrix.en.eq(0), vector.en.eq(0), self.done.valid.eq(0)]
+        m.d.sync += [
+            matrix.en.eq(0),
+            vector.en.eq(0),
+            self.done.valid.eq(0),
+            self.error.valid.eq(0),
+        ]
         with m.If(self.landed.valid):
             with m.If(landed.write & (landed.transfer == Transfer.MATRIX)):
                 m.d.sync += [
@@ -79,14 +91,18 @@ class RowDecoder(wiring.Component):
                     vector.tag.eq(landed.tag),
                 ]
             with m.If(landed.last):
-                m.d.sync += [self.done.valid.eq(1), self.done.tag.eq(landed.tag)]
+                with m.If(landed.failed):
+                    m.d.sync += [self.error.valid.eq(1), self.error.tag.eq(landed.tag)]
+                with m.Else():
+                    m.d.sync += [self.done.valid.eq(1), self.done.tag.eq(landed.tag)]
         return m
 
 
 class RowEncoder(wiring.Component):
     """Reads the rows of stores from vector SRAM and converts them, ahead of the requests.
 
-    One row per cycle while `packed` is taken. Latency: the first row shows three cycles after its store::
+    One row per cycle while `packed` is taken. Latency: the first row shows three cycles after its
+    store::
 
         cycle 0    read of vector SRAM
         cycle 1    block scales of the row read -> registers, with the row
@@ -102,9 +118,9 @@ class RowEncoder(wiring.Component):
     packed : Out(stream of Plan.packed), v_writeback rows for each store
     """
 
-    store: stream.Interface
-    vram_read: wiring.PureInterface
-    packed: stream.Interface
+    store: Any
+    vram_read: Any
+    packed: Any
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -157,7 +173,9 @@ class RowEncoder(wiring.Component):
         codes = []
         for lane in range(config.MLEN):
             m.submodules[f"encode_{lane}"] = leaf = MxEncode()
-            leaf.bind(i=row.word_select(lane, BF16_BITS), scale=row_scales.word_select(lane // block, 8))
+            leaf.bind(
+                i=row.word_select(lane, BF16_BITS), scale=row_scales.word_select(lane // block, 8)
+            )
             codes.append(leaf.code)
         with m.If(advance & row_valid):
             m.d.sync += [packed.payload.codes.eq(Cat(codes)), packed.payload.scales.eq(row_scales)]

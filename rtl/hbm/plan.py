@@ -1,4 +1,4 @@
-"""What the request side of the HBM port tells the response side, and the numbers both derive from the configuration."""
+"""What the sides of the HBM port tell each other, and the sizes they derive from the configuration."""
 
 from amaranth.lib import data, enum
 from amaranth.utils import ceil_log2, exact_log2
@@ -33,8 +33,9 @@ class Answer(enum.Enum, shape=2):
 class Plan:
     """Sizes and layouts of the port.
 
-    A row of MLEN element bytes is `chunks` chunks of `chunk_bytes` (64, or MLEN when that is less), each of which lies
-    in one beat or in two neighbours. The `scale_bytes` of a row lie in one beat or in two neighbours as well.
+    A row of MLEN element bytes is `chunks` chunks of `chunk_bytes` (64, or MLEN when that is less),
+    each of which lies in one beat or in two neighbours. The `scale_bytes` of a row lie in one beat
+    or in two neighbours as well.
 
     Raises:
         ValueError: a row has more scale bytes than a beat, or a block more elements.
@@ -49,12 +50,14 @@ class Plan:
         self.block_bits = exact_log2(config.MX_BLOCK)
         if self.scale_bytes > BEAT_BYTES:
             raise ValueError(
-                f"MX_BLOCK = {config.MX_BLOCK}: a row of MLEN = {config.MLEN} elements must have at most {BEAT_BYTES} "
-                f"scale bytes for the HBM port, not {self.scale_bytes} (use {config.MLEN // BEAT_BYTES} or more)"
+                f"MX_BLOCK = {config.MX_BLOCK}: a row of MLEN = {config.MLEN} elements must have at "
+                f"most {BEAT_BYTES} scale bytes for the HBM port, not {self.scale_bytes} "
+                f"(use {config.MLEN // BEAT_BYTES} or more)"
             )
-        if config.MX_BLOCK > self.chunk_bytes:
+        if self.chunk_bytes < config.MX_BLOCK:
             raise ValueError(
-                f"MX_BLOCK = {config.MX_BLOCK}: a block must have at most {self.chunk_bytes} elements for the HBM port (use 8)"
+                f"MX_BLOCK = {config.MX_BLOCK}: a block must have at most {self.chunk_bytes} "
+                f"elements for the HBM port (use 8)"
             )
         self.memory_row_bits = max(self.shapes.row_bits, self.shapes.tile_bits)
         most_rows = max(config.m_prefetch, config.v_prefetch, config.v_writeback)
@@ -77,8 +80,9 @@ class Plan:
     def row(self) -> data.StructLayout:
         """One row: where it lies in memory, and what of it the row before has already brought.
 
-        For the elements and for the scales: `beat` is the first beat, `offset` the byte in it; `straddle` says that
-        a chunk lies in two beats; `reuse` that the first beat is the last one of the row before.
+        For the elements and for the scales: `beat` is the first beat, `offset` the byte in it;
+        `straddle` says that a chunk lies in two beats; `reuse` that the first beat is the last one
+        of the row before.
         """
         stream = data.StructLayout(
             {"beat": BEAT_ADDRESS_BITS, "offset": OFFSET_BITS, "straddle": 1, "reuse": 1}
@@ -91,9 +95,9 @@ class Plan:
     def step(self) -> data.StructLayout:
         """One step of the response side, in the order of the requests.
 
-        It takes the response `answer`; then, if `chunk` is set, chunk number `index` of a row and its scales are
-        complete: they start at byte `element_shift` and `scale_shift` of the last two beats of their stream.
-        `row_last` completes the row, `last` the instruction.
+        It takes the response `answer`; then, if `chunk` is set, chunk number `index` of a row and
+        its scales are complete: they start at byte `element_shift` and `scale_shift` of the last
+        two beats of their stream. `row_last` completes the row, `last` the instruction.
         """
         return data.StructLayout(
             {
@@ -121,7 +125,7 @@ class Plan:
 
     @property
     def landed(self) -> data.StructLayout:
-        """What goes with a row, or with an answered write, to the converters and out of the port."""
+        """What goes with a row, or with the end of an instruction, out of the port."""
         return data.StructLayout(
             {
                 "tag": Tag,
@@ -131,5 +135,6 @@ class Plan:
                 "precision": 1,
                 "write": 1,  # a row is complete; otherwise only `last` counts
                 "last": 1,
+                "failed": 1,  # an answer carried an error
             }
         )

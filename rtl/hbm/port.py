@@ -3,7 +3,7 @@
 from typing import Any
 
 from amaranth.hdl import Module
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from isa.config import PlenaConfig
@@ -19,41 +19,45 @@ from rtl.interfaces import Completion
 class HbmPort(wiring.Component):
     """Executes H_PREFETCH_M, H_PREFETCH_V and H_STORE_V in program order.
 
-    Every instruction is `m_prefetch`, `v_prefetch` or `v_writeback` rows of MLEN elements; row r's elements start
-    at byte `elements + r * stride`, its block scales at byte `scales + r * stride / MX_BLOCK`, at any alignment.
-    The answers come in request order, so instructions complete in order. Requests carry their instruction's stage::
+    Every instruction is `m_prefetch`, `v_prefetch` or `v_writeback` rows of MLEN elements; row r's
+    elements start at byte `elements + r * stride`, its block scales at byte `scales + r * stride /
+    MX_BLOCK`, at any alignment. The answers come in request order, so instructions complete in
+    order. Requests carry their instruction's stage::
 
-        issue -+- walk queue -- RowWalker --- BeatWalker ------------------------------------ request
-               |                               |   |
-               +- store queue -- RowEncoder ---+   +- steps -- Assembler -- RowDecoder ------ mram_write, vram_write,
-               |    vram_read                                   |   |                         done
-               +- collect queue --------------------------------+   +- ResponseBuffer ------- response
+        issue -+- walk queue --- RowWalker ---- BeatWalker ------------------------- request
+               |                                |   |
+               +- store queue -- RowEncoder ----+   +- step queue -- Assembler
+               |                 `- vram_read                        | |  |
+               +- collect queue -------------------------------------+ |  +- ResponseBuffer -- response
+                                                                       +- RowDecoder ------- mram_write,
+                                                                             vram_write, done, error
 
-    Beats. A row reads its scale beats, then its element beats; a beat that is the last one that the instruction
-    has requested for the same stream is not requested again. So a contiguous, aligned 64 x 64 tile is 64 + 8 beats.
-    A store writes for every row its scale bytes (1 or 2 beats) and then its element bytes, with byte strobes, and
-    never reads.
+    Beats. A row reads its scale beats, then its element beats; a beat that is the last one that the
+    instruction has requested for the same stream is not requested again. So a contiguous, aligned
+    64 x 64 tile is 64 + 8 beats. A store writes for every row its scale bytes (1 or 2 beats) and
+    then its element bytes, with byte strobes, and never reads.
 
-    Throughput. One beat per cycle, one row per cycle, across instructions too (a row whose beats are all held takes
-    a cycle). The stream of requests stops only when memory is not ready, HBM_OUTSTANDING answers are awaited, or
-    the queue is empty. HBM_QUEUE instructions may be waiting or requesting, `config.INFLIGHT` unfinished.
-    A response is taken in every cycle.
+    Throughput. One beat per cycle, one row per cycle, across instructions too (a row whose beats
+    are all held takes a cycle). The stream of requests stops only when memory is not ready,
+    HBM_OUTSTANDING answers are awaited, or the queue is empty. HBM_QUEUE instructions may be
+    waiting or requesting, `config.INFLIGHT` unfinished. A response is taken in every cycle.
 
     Latency, in cycles (cycle 0: `issue` is transferred):
 
     ===============================  =====================================================
     first read request               3
-    first write request              5; 3 when the store's rows have been read while it waited in the queue
+    first write request              5; 3 when its rows were read while the store was queued
     response of a row's last beat    + 3: the row is on the SRAM write port
-    `done`                           with the last row's write; for a store 3 cycles after the last answer
+    `done`, `error`                  with the last row's write; a store's last answer + 3
     prefetch, B beats, in all        3 + (B - 1) + memory latency + 3
     ===============================  =====================================================
 
-    Errors. When an answer carries an error, its instruction gets no `done`; neither do later ones; nothing is
-    written or requested any more (a request that is waiting stays), and `error` is valid with the instruction's
-    tag until reset.
+    Errors. An instruction that memory has answered with an error ends with `error` in place of
+    `done`, at the same point of the order; its rows are not written from the bad beat on. Its other
+    requests, and later instructions, go on as usual, so the port always drains and needs no reset.
 
-    Within the port, a store has read its vector SRAM rows before a later prefetch requests its first beat.
+    Within the port, a store has read its vector SRAM rows before a later prefetch requests its
+    first beat.
 
     Members
     -------
@@ -63,7 +67,7 @@ class HbmPort(wiring.Component):
     mram_write, vram_write : Out, SRAM write ports
     vram_read : Out(Shapes.vram_read)
     done : Out(Completion)
-    error : Out(Completion), from the cycle after the bad answer on
+    error : Out(Completion), in place of `done`
 
     Raises
     ------
@@ -71,14 +75,14 @@ class HbmPort(wiring.Component):
         The configuration's MX_BLOCK does not fit (see `Plan`).
     """
 
-    issue: stream.Interface
-    request: stream.Interface
-    response: stream.Interface
-    mram_write: wiring.PureInterface
-    vram_write: wiring.PureInterface
-    vram_read: wiring.PureInterface
-    done: data.View
-    error: data.View
+    issue: Any
+    request: Any
+    response: Any
+    mram_write: Any
+    vram_write: Any
+    vram_read: Any
+    done: Any
+    error: Any
 
     def __init__(self, config: PlenaConfig) -> None:
         self._plan = plan = Plan(config)
@@ -113,15 +117,15 @@ class HbmPort(wiring.Component):
 
         share(rows, i=walks.o)
         share(beats, row=rows.o, packed=encoder.packed, step=steps.i, request=self.request)
-        share(beats, returned=assembler.consumed, halt=self.error.valid)
+        share(beats, returned=assembler.consumed)
         share(encoder, store=stores.o, vram_read=self.vram_read)
         share(responses, i=self.response)
         share(assembler, response=responses.o, step=steps.o, collect=collects.o)
-        share(assembler, error=self.error)
-        share(decoder, packed=assembler.packed, landed=assembler.landed, done=self.done)
+        share(decoder, packed=assembler.packed, landed=assembler.landed)
+        share(decoder, done=self.done, error=self.error)
         share(decoder, mram_write=self.mram_write, vram_write=self.vram_write)
 
-        # A store leaves its own queue before it has left the walk queue, so that one never fills first.
+        # A store leaves its own queue before it leaves the walk queue, so that never fills first.
         issue, walk, collect = self.issue.payload, walks.i.payload, collects.i.payload
         accept = self.issue.ready & self.issue.valid
         m.d.comb += [

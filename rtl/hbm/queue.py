@@ -11,10 +11,10 @@ __all__ = ["Queue", "share"]
 
 
 def share(component: wiring.Component, **ports: Any) -> None:
-    """Replace ports of a submodule by existing ones of the same shape and direction, before elaboration.
+    """Replace ports of a submodule by existing ones of the same shape, before elaboration.
 
-    Both sides then use the same signals and the parent copies nothing, which in Amaranth's simulator saves a pass
-    over the parent for every change.
+    Both sides then use the same signals and the parent copies nothing, which in Amaranth's
+    simulator saves a pass over the parent for every change.
 
     Raises:
         ValueError: `component` has no such port.
@@ -28,7 +28,8 @@ def share(component: wiring.Component, **ports: Any) -> None:
 class Queue(wiring.Component):
     """Keeps up to `depth` payloads in order; what enters shows at `o` in the next cycle.
 
-    `i.ready` depends on the level only. A full queue takes nothing in the cycle in which it gives something.
+    `i.ready` depends on the level only. A full queue takes nothing in the cycle in which it gives
+    something.
 
     Members
     -------
@@ -36,8 +37,8 @@ class Queue(wiring.Component):
     o : Out(stream of `shape`)
     """
 
-    i: stream.Interface
-    o: stream.Interface
+    i: Any
+    o: Any
 
     def __init__(self, shape: ShapeLike, depth: int) -> None:
         self._shape = shape
@@ -47,7 +48,8 @@ class Queue(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         m.submodules.storage = storage = Memory(shape=self._shape, depth=self._depth, init=[])
-        write, read = storage.write_port(), storage.read_port(domain="comb")
+        write: Any = storage.write_port()
+        read: Any = storage.read_port(domain="comb")
         level = Signal(range(self._depth + 1))
         produce = Signal(range(self._depth))
         consume = Signal(range(self._depth))

@@ -11,13 +11,14 @@ from rtl.interfaces import HBM_ADDRESS_BITS
 
 
 class RowWalker(wiring.Component):
-    """Turns instructions into rows: one per cycle, and the first row of the next right after the last of one.
+    """Turns instructions into rows, one per cycle, also from one instruction to the next.
 
     Latency: a row shows one cycle after its instruction (or the row before) does.
 
-    Row r's elements start at `elements + r * stride`, its scales at `scales + r * stride / MX_BLOCK`, both modulo
-    2**48. The beat comparison needs only the row before: the last beat that a row uses is the last one that was
-    requested for its stream, whether the row requested it or found it there.
+    Row r's elements start at `elements + r * stride`, its scales at `scales + r * stride /
+    MX_BLOCK`, both modulo 2**48. The beat comparison needs only the row before: the last beat that
+    a row uses is the last one that was requested for its stream, whether the row requested it or
+    found it there.
 
     Members
     -------
@@ -25,12 +26,14 @@ class RowWalker(wiring.Component):
     o : Out(stream of Plan.row)
     """
 
-    i: stream.Interface
-    o: stream.Interface
+    i: Any
+    o: Any
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        super().__init__({"i": In(stream.Signature(plan.walk)), "o": Out(stream.Signature(plan.row))})
+        super().__init__(
+            {"i": In(stream.Signature(plan.walk)), "o": Out(stream.Signature(plan.row))}
+        )
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
@@ -98,12 +101,13 @@ class RowWalker(wiring.Component):
 class BeatWalker(wiring.Component):
     """Turns rows into requests, and tells the response side what to do with each answer.
 
-    One step per cycle: a scale beat (at most two per row), then the element beats. A row that finds all its beats
-    held takes one step without a request. Requests leave from registers, one cycle after the row shows; they stop
-    while HBM_OUTSTANDING answers are awaited or not yet `returned` by the response buffer, and for good with `halt`.
+    One step per cycle: a scale beat (at most two per row), then the element beats. A row that finds
+    all its beats held takes one step without a request. Requests leave from registers, one cycle
+    after the row shows; they stop while HBM_OUTSTANDING answers are awaited or not yet `returned`
+    by the response buffer.
 
-    A write takes its bytes from `packed`, which is released with the row's last beat. Each beat is one shift by bytes
-    of the neighbouring pair of chunks, and its strobe the same shift of ones::
+    A write takes its bytes from `packed`, which is released with the row's last beat. Each beat is
+    one shift by bytes of the neighbouring pair of chunks, and its strobe the same shift of ones::
 
         chunk k-1 | chunk k      for beat k, taken from byte 64 - offset on
              `----- beat -----'
@@ -115,15 +119,13 @@ class BeatWalker(wiring.Component):
     request : Out(Shapes.hbm_request)
     step : Out(stream of Plan.step), in the cycle in which its request is put in the register
     returned : In(1), a response has been consumed
-    halt : In(1), request nothing more
     """
 
-    row: stream.Interface
-    packed: stream.Interface
-    request: stream.Interface
-    step: stream.Interface
+    row: Any
+    packed: Any
+    request: Any
+    step: Any
     returned: Signal
-    halt: Signal
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -134,7 +136,6 @@ class BeatWalker(wiring.Component):
                 "request": Out(plan.shapes.hbm_request),
                 "step": Out(stream.Signature(plan.step)),
                 "returned": In(1),
-                "halt": In(1),
             }
         )
 
@@ -168,7 +169,7 @@ class BeatWalker(wiring.Component):
         m.d.comb += take.eq(in_scales | ~row.elements.reuse | (k != 0))
         credit = Signal(range(outstanding + 1), init=outstanding)
         may_request = (credit != 0) & (~request.valid | request.ready)
-        allowed = ~self.halt & (~take | may_request) & (~row.write | self.packed.valid)
+        allowed = (~take | may_request) & (~row.write | self.packed.valid)
         fire = Signal()
         row_end = Signal()
         m.d.comb += [
@@ -212,16 +213,20 @@ class BeatWalker(wiring.Component):
             with m.If(row.write):
                 packed = self.packed.payload
                 with m.If(in_scales):
-                    beat, strobe = _write_beat(packed.scales, plan.scale_bytes, k, row.scales.offset)
+                    beat, strobe = _write_beat(
+                        packed.scales, plan.scale_bytes, k, row.scales.offset
+                    )
                     m.d.sync += [request.payload.data.eq(beat), request.payload.strobe.eq(strobe)]
                 with m.Else():
-                    beat, strobe = _write_beat(packed.codes, plan.config.MLEN, k, row.elements.offset)
+                    beat, strobe = _write_beat(
+                        packed.codes, plan.config.MLEN, k, row.elements.offset
+                    )
                     m.d.sync += [request.payload.data.eq(beat), request.payload.strobe.eq(strobe)]
         return m
 
 
 def _write_beat(bytes_of_row: Value, count: int, k: Value, offset: Value) -> tuple[Value, Value]:
-    """Return beat `k` and its strobe of a row of `count` bytes that starts at byte `offset` of beat 0."""
+    """Return beat `k`, and its strobe, of a row of `count` bytes from byte `offset` of beat 0 on."""
     after = -count % BEAT_BYTES + BEAT_BYTES  # the last beat holds no byte beyond the row
 
     def shifted(row: Value, unit: int) -> Value:

@@ -3,7 +3,7 @@
 from .add import FloatAdd
 from .convert import RoundToBF16
 from .exp import BF16Exp
-from .format import BF16, E4M3, E8M0_BIAS, E8M0_NAN, FP32, FloatFormat
+from .format import BF16, E4M3, E8M0_BIAS, E8M0_BITS, E8M0_NAN, FP32, FloatFormat
 from .leaf import Leaf
 from .minmax import BF16MinMax
 from .mul import FloatMul
@@ -15,6 +15,7 @@ __all__ = [
     "BF16",
     "E4M3",
     "E8M0_BIAS",
+    "E8M0_BITS",
     "E8M0_NAN",
     "FP32",
     "BF16Exp",

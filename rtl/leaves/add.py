@@ -43,7 +43,7 @@ class FloatAdd(Leaf):
             {"a": In(fmt.width), "b": In(fmt.width), "o": Out(fmt.width)}, latency=latency, fmt=fmt
         )
 
-    def datapath(self, m: Module) -> None:
+    def _datapath(self, m: Module) -> None:
         fmt, precision = self._fmt, self._fmt.precision
         bits = precision + 4  # of total
         shift_bits = bits_for(bits - 1)
@@ -94,7 +94,7 @@ class FloatAdd(Leaf):
         for zeros in leading_zero_cases(lead, total | stop):
             lead.d.comb += held_status[:-2].eq(Cat(Const(zeros, shift_bits), exp))
 
-        # The hidden bit adds 1 to the exponent field below it, unless the result is subnormal or zero.
+        # The hidden bit adds 1 to the exponent field, unless the result is subnormal or zero.
         m.submodules.round = rounding = Module()
         shift, exp, sign, nan = (
             held_status[:shift_bits], held_status[shift_bits:-2], held_status[-2], held_status[-1]
@@ -105,5 +105,5 @@ class FloatAdd(Leaf):
         with rounding.If(field >= fmt.exp_max - 1):
             rounding.d.comb += self.o.eq(fmt.signed(fmt.inf, sign) | (nan << (fmt.man - 1)))
         with rounding.Else():
-            word = (rounded + (field << fmt.man))[:fmt.width - 1]
+            word = (rounded + Cat(Const(0, fmt.man), field))[:fmt.width - 1]
             rounding.d.comb += self.o.eq(Cat(word, sign))

@@ -52,19 +52,19 @@ C0_BITS, C1_BITS, C2_BITS = (max(c).bit_length() for c in zip(*PARABOLAS, strict
 class BF16Exp(Leaf):
     """``o`` = e^x of ``i`` clamped to [-88, 88], correctly rounded for all 65,536 inputs.
 
-    The clamp includes the infinities, so the result is never 0, never infinite, and subnormal only for
-    the two least arguments, -87.5 and -88. NaN gives the canonical NaN.
+    The clamp includes the infinities, so the result is never 0, never infinite, and subnormal only
+    for the two least arguments, -87.5 and -88. NaN gives the canonical NaN.
 
     Members
     -------
     i : In(16)
     o : Out(16)
 
-    e^x = 2^n * 2^f, with n + f = x * log2(e) in fixed point and 2^f on one of 32 parabolas. The error is
-    near 2^-17, more than the closest result stands from a rounding boundary (2^-24 for x = 6.84), so
-    correct rounding is a fact of this table, proven by trying every input (tests). Five steps::
+    e^x = 2^n * 2^f, with n + f = x * log2(e) in fixed point and 2^f on one of 32 parabolas. The
+    error is near 2^-17, and the closest result stands 2^-24 from a rounding boundary (x = 6.84):
+    correct rounding is a fact of these constants, proven by trying every input (tests). Steps::
 
-        i --clamp--> sig, exp --reduce--> n, f --table--> c0, c1, c2 --power--> 2^f --round--> o
+        i --clamp--> |x| --reduce--> n, f --table--> c0, c1, c2 --power--> 2^f --round--> o
     """
 
     i: Value
@@ -73,7 +73,7 @@ class BF16Exp(Leaf):
     def __init__(self, *, latency: int = 0) -> None:
         super().__init__({"i": In(BF16.width), "o": Out(BF16.width)}, latency=latency)
 
-    def datapath(self, m: Module) -> None:
+    def _datapath(self, m: Module) -> None:
         clamped = Signal(BF16.width - 1)
         product_bits = FRACTION_BITS + BF16.exp
         reduced = Signal(product_bits)  # n and f
@@ -89,7 +89,8 @@ class BF16Exp(Leaf):
         # The product stands at the fraction of the largest exponent, that of the clamp.
         m.submodules.reduce = reduce = Module()
         right = (CLAMP >> BF16.man) - BF16.exp_of(clamped)
-        scaled = (BF16.significand_of(clamped) * LOG2E)[:product_bits] >> Mux(right < 31, right, 31)[:5]
+        product = (BF16.significand_of(clamped) * LOG2E)[:product_bits]
+        scaled = product >> Mux(right < 31, right, 31)[:5]
         reduce.d.comb += reduced.eq(scaled)
         with reduce.If(BF16.sign_of(self.i)):
             reduce.d.comb += reduced.eq(-scaled)
@@ -111,13 +112,12 @@ class BF16Exp(Leaf):
         m.submodules.round = rounding = Module()
         n = reduced[FRACTION_BITS:]
         low = RESULT_BITS - BF16.man
-        # The hidden bit of the significand adds 1 to the exponent field below. Only n = -bias is
-        # subnormal, by one place. No result is half-way, so half a unit rounds to nearest.
-        subnormal = n == (-BF16.bias & 0xFF)
-        word = ((power + (1 << (low - 1)))[low:]
-                + ((n + (BF16.bias - 1))[:BF16.exp] << BF16.man))
-        rounding.d.comb += self.o.eq(word[:BF16.width - 1])
-        with rounding.If(subnormal):
-            rounding.d.comb += self.o.eq((power + (1 << low)) >> (low + 1))
+        # The hidden bit adds 1 to the exponent field. Only n = -bias is subnormal, by one place.
+        # No result is half-way, so that adding half a unit rounds to nearest.
+        rounded = (power + (1 << (low - 1)))[low:]
+        field = (n + (BF16.bias - 1))[:BF16.exp]
+        rounding.d.comb += self.o.eq((rounded + Cat(Const(0, BF16.man), field))[:BF16.width - 1])
+        with rounding.If(n == (1 << BF16.exp) - BF16.bias):
+            rounding.d.comb += self.o.eq((power + (1 << low))[low + 1:])
         with rounding.If(size > BF16.inf):
             rounding.d.comb += self.o.eq(BF16.nan)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from amaranth.hdl import Cat, Const, Value, ValueLike
 
-__all__ = ["BF16", "E4M3", "E8M0_BIAS", "E8M0_NAN", "FP32", "FloatFormat"]
+__all__ = ["BF16", "E4M3", "E8M0_BIAS", "E8M0_BITS", "E8M0_NAN", "FP32", "FloatFormat"]
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,7 @@ class FloatFormat:
 
     @property
     def bias(self) -> int:
+        """Exponent field of 1.0."""
         return (1 << (self.exp - 1)) - 1
 
     @property
@@ -54,6 +55,7 @@ class FloatFormat:
 
     @property
     def sign_mask(self) -> int:
+        """The word with only the sign set."""
         return 1 << (self.width - 1)
 
     @property
@@ -62,11 +64,8 @@ class FloatFormat:
         return 1 << self.man
 
     @property
-    def one(self) -> int:
-        return self.bias << self.man
-
-    @property
     def inf(self) -> int:
+        """Positive infinity."""
         if self.finite_only:
             raise ValueError(f"{self.name} has no infinity")
         return self.exp_max << self.man
@@ -80,9 +79,11 @@ class FloatFormat:
 
     @property
     def max_finite(self) -> int:
+        """The largest positive number."""
         return self.nan - 1 if self.finite_only else self.inf - 1
 
     def sign_of(self, word: Value) -> Value:
+        """The sign bit."""
         return word[self.width - 1]
 
     def exp_of(self, word: Value) -> Value:
@@ -115,6 +116,7 @@ BF16 = FloatFormat("BF16", exp=8, man=7)
 FP32 = FloatFormat("FP32", exp=8, man=23)
 E4M3 = FloatFormat("E4M3", exp=4, man=3, finite_only=True)
 
-# E8M0 is a bare exponent, 2^(byte - 127), and not a FloatFormat: it has neither sign nor significand.
+# E8M0 is a bare exponent, 2^(byte - 127), and no FloatFormat: it has neither sign nor significand.
+E8M0_BITS = 8
 E8M0_BIAS = 127
 E8M0_NAN = 0xFF

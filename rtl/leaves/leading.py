@@ -10,8 +10,8 @@ __all__ = ["leading_zero_cases"]
 def leading_zero_cases(m: Module, value: Value) -> Iterator[int]:
     """Open a case of ``m`` for each number of leading zeros of ``value`` and yield that number.
 
-    A value of zero matches none, so what holds for it is assigned before. The loop over the cases must
-    not be left early.
+    A value of zero matches none, so what holds for it is assigned before. The loop over the cases
+    must not be left early.
     """
     bits = len(value)
     with m.Switch(value):

@@ -13,12 +13,12 @@ __all__ = ["Leaf"]
 class Leaf(wiring.Component):
     """Base of the arithmetic leaves: a pure function of the inputs, then ``latency`` registers.
 
-    A subclass passes its ports and parameters to this constructor and writes ``datapath(m)``, which
-    drives its outputs combinationally. Its constructor accepts every parameter by keyword, together
-    with ``latency``.
+    A subclass passes its ports and parameters to this constructor and writes ``_datapath(m)``,
+    which drives its outputs combinationally. Its constructor accepts every parameter by keyword,
+    together with ``latency``.
 
-    ``latency`` registers (domain ``sync``) follow the outputs: the result of the operands sampled at
-    clock edge ``t`` shows after edge ``t + latency - 1``, one result per cycle. A leaf with latency is
+    ``latency`` registers (domain ``sync``) follow the outputs: the result of the operands present
+    in cycle ``t`` is there in cycle ``t + latency``, one result per cycle. A leaf with latency is
     the leaf without it, as submodule ``core``, and registers, so that an engine which treats
     leaves specially meets only combinational ones.
     """
@@ -30,7 +30,6 @@ class Leaf(wiring.Component):
             raise ValueError(f"{type(self).__name__}: latency must not be negative, not {latency}")
         self._latency = latency
         self._parameters = parameters
-        self._bound: dict[str, Value] = {}
         super().__init__(dict(ports))
 
     @property
@@ -59,20 +58,21 @@ class Leaf(wiring.Component):
             width = Shape.cast(member.shape).width
             if len(value) != width:
                 raise ValueError(
-                    f"{type(self).__name__}.{name} is {width} bits wide, the bound value {len(value)}"
+                    f"{type(self).__name__}.{name} is {width} bits wide,"
+                    f" the bound value {len(value)}"
                 )
-            self._bound[name] = value
             setattr(self, name, value)
         return self
 
-    def datapath(self, m: Module) -> None:
+    def _datapath(self, m: Module) -> None:
         """Drive the outputs in ``m.d.comb``; submodules have names."""
         raise NotImplementedError
 
     def elaborate(self, platform: Any) -> Module:
+        """Build the function, and the registers behind it."""
         m = Module()
         if self._latency == 0:
-            self.datapath(m)
+            self._datapath(m)
             return m
         members = self.signature.members
         m.submodules.core = core = type(self)(**self._parameters)  # pyright: ignore

@@ -10,7 +10,7 @@ __all__ = ["BF16MinMax"]
 
 
 class BF16MinMax(Leaf):
-    """``o`` = the larger (``is_max``) or smaller of ``a`` and ``b``; any NaN gives the canonical NaN.
+    """``o`` = the larger (``is_max``) or smaller of ``a`` and ``b``; NaN if either is NaN.
 
     These are IEEE 754-2019 maximum and minimum (9.6), with -0 below +0 in either operand order.
 
@@ -30,7 +30,7 @@ class BF16MinMax(Leaf):
         ports = {"a": In(BF16.width), "b": In(BF16.width), "is_max": In(1), "o": Out(BF16.width)}
         super().__init__(ports, latency=latency)
 
-    def datapath(self, m: Module) -> None:
+    def _datapath(self, m: Module) -> None:
         def rank(word: Value) -> Value:
             """Unsigned order of the ranks is order of the numbers."""
             return word ^ Mux(BF16.sign_of(word), 2 * BF16.sign_mask - 1, BF16.sign_mask)

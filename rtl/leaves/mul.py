@@ -26,7 +26,8 @@ class FloatMul(Leaf):
 
     Three steps, each of which reads only the signals of the one before it (see FloatAdd)::
 
-        a, b --multiply--> product, exp, sign, nan --lead--> frame, shift, exp, sign, nan --round--> o
+        a, b --multiply--> product, exp, sign, nan
+             --lead--> frame, shift, exp, sign, nan --round--> o
 
     ``exp`` is the exponent field that belongs to the top bit of the product, plus ``offset``.
     """
@@ -54,7 +55,7 @@ class FloatMul(Leaf):
             latency=latency, in_fmt=in_fmt, out_fmt=out_fmt, b_fmt=b_fmt,
         )
 
-    def datapath(self, m: Module) -> None:
+    def _datapath(self, m: Module) -> None:
         a_fmt, b_fmt, fmt = self._a_fmt, self._b_fmt, self._out_fmt
         bits = a_fmt.precision + b_fmt.precision  # of the product
         frame_bits = max(bits, fmt.precision + 2)  # the product with room for rounding
@@ -82,11 +83,11 @@ class FloatMul(Leaf):
             nan = (a_size > a_fmt.inf) | (b_size > b_fmt.inf) | (a_size == 0) | (b_size == 0)
             multiply.d.comb += [
                 product.eq(1 << (bits - 1)),
-                status.eq(Cat(Const(-1, exp_bits), sign & ~nan, nan)),
+                status.eq(Cat(Const((1 << exp_bits) - 1, exp_bits), sign & ~nan, nan)),
             ]
 
-        # Normalise to the left by the leading zeros, but not below the least exponent (the bit `stop`
-        # sees to that); or to the right, collecting the lost bits, if the exponent is below it anyway.
+        # Normalise to the left by the leading zeros, but not below the least exponent (the bit
+        # `stop` sees to that); or to the right, collecting the lost bits, if it is below anyway.
         m.submodules.lead = lead = Module()
         exp = status[:exp_bits]
         whole = Cat(Const(0, frame_bits - bits), product)
@@ -104,7 +105,7 @@ class FloatMul(Leaf):
             for zeros in leading_zero_cases(lead, product | stop):
                 lead.d.comb += held_status[:-2].eq(Cat(Const(zeros, shift_bits), exp))
 
-        # The hidden bit adds 1 to the exponent field below it, unless the result is subnormal or zero.
+        # The hidden bit adds 1 to the exponent field, unless the result is subnormal or zero.
         m.submodules.round = rounding = Module()
         shift, exp, sign, nan = (
             held_status[:shift_bits], held_status[shift_bits:-2], held_status[-2], held_status[-1]
@@ -116,5 +117,6 @@ class FloatMul(Leaf):
         with rounding.If(field >= fmt.exp_max + offset):
             rounding.d.comb += self.o.eq(fmt.signed(fmt.inf, sign) | (nan << (fmt.man - 1)))
         with rounding.Else():
-            word = rounded + ((field - (offset + 1))[:fmt.exp] << fmt.man)
-            rounding.d.comb += self.o.eq(Cat(word[:fmt.width - 1], sign))
+            field = (field - (offset + 1))[:fmt.exp]
+            word = (rounded + Cat(Const(0, fmt.man), field))[:fmt.width - 1]
+            rounding.d.comb += self.o.eq(Cat(word, sign))

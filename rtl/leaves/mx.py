@@ -1,6 +1,7 @@
 """Conversion between BF16 and MX blocks: E4M3 elements under one E8M0 scale.
 
-Source: OCP Microscaling Formats (MX) 1.0, sections 5.2, 5.3.1, 5.4.1 and 6.3. A scale byte b means 2^(b - 127).
+Source: OCP Microscaling Formats (MX) 1.0, sections 5.2, 5.3.1, 5.4.1 and 6.3. A scale byte b means
+2^(b - 127).
 """
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
@@ -8,19 +9,18 @@ from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 
-from .format import BF16, E4M3, E8M0_NAN
+from .format import BF16, E4M3, E8M0_BITS, E8M0_NAN
+from .leading import leading_zero_cases
 from .leaf import Leaf
 
 __all__ = ["MxBlockScale", "MxDecode", "MxEncode"]
-
-E8M0_BITS = 8
 
 
 class MxDecode(Leaf):
     """``o`` = element ``code`` times its block's ``scale``, rounded once to BF16, subnormals kept.
 
-    An element or a scale that is NaN gives the canonical NaN; a zero keeps its sign; a number beyond
-    the range of BF16 gives infinity.
+    An element or a scale that is NaN gives the canonical NaN; a zero keeps its sign; a number
+    beyond the range of BF16 gives infinity.
 
     Members
     -------
@@ -37,7 +37,7 @@ class MxDecode(Leaf):
         ports = {"code": In(E4M3.width), "scale": In(E8M0_BITS), "o": Out(BF16.width)}
         super().__init__(ports, latency=latency)
 
-    def datapath(self, m: Module) -> None:
+    def _datapath(self, m: Module) -> None:
         code, man = self.code, E4M3.man
         # The exponent field of the result, plus `least` so that it is never negative: the smallest
         # element is 2^-9. A zero has the least exponent.
@@ -89,8 +89,8 @@ class MxDecode(Leaf):
 class MxBlockScale(Leaf):
     """``o`` = the E8M0 scale byte of a block of BF16 values.
 
-    That is floor(log2(max |x|)) - 8, clamped to [-127, 127], plus 127. An infinity counts as the largest
-    finite number; a NaN does not count. A block without a number above the subnormals has byte 0.
+    That is floor(log2(max |x|)) - 8, clamped to [-127, 127], plus 127. An infinity counts as the
+    largest finite number; a NaN does not count. A block of zeros, or of NaNs, has byte 0.
 
     Members
     -------
@@ -112,8 +112,8 @@ class MxBlockScale(Leaf):
         """The elements in order."""
         return [getattr(self, f"i{k}") for k in range(self._block)]
 
-    def datapath(self, m: Module) -> None:
-        # floor(log2) of a normal number is its exponent field, and a subnormal one is below the clamp.
+    def _datapath(self, m: Module) -> None:
+        # floor(log2) of a normal number is its exponent field; that of a subnormal one is clamped.
         level = []
         m.submodules.exponents = exponents = Module()
         for k, value in enumerate(self.inputs):
@@ -140,8 +140,8 @@ class MxBlockScale(Leaf):
 class MxEncode(Leaf):
     """``code`` = ``i`` / 2^(``scale`` - 127) in E4M3, to nearest even, saturating at +-448.
 
-    Infinities saturate; a NaN gives 0x7F with the sign kept, a zero keeps its sign. ``scale`` comes from
-    MxBlockScale; 0xFF is not a scale and is not looked for.
+    Infinities saturate; a NaN gives 0x7F with the sign kept, a zero keeps its sign. ``scale`` comes
+    from MxBlockScale, so that 0xFF, which is no scale, is not looked for.
 
     Members
     -------
@@ -158,7 +158,7 @@ class MxEncode(Leaf):
         ports = {"i": In(BF16.width), "scale": In(E8M0_BITS), "code": Out(E4M3.width)}
         super().__init__(ports, latency=latency)
 
-    def datapath(self, m: Module) -> None:
+    def _datapath(self, m: Module) -> None:
         fmt, bits = E4M3, BF16.precision
         deepest = bits + 1  # a shift that leaves only the sticky bit
         # The E4M3 exponent field that belongs to the top of the significand, plus `offset`.
@@ -182,14 +182,12 @@ class MxEncode(Leaf):
             lost = (kept << right)[:bits + 1] != frame
             normalise.d.comb += [normal.sig.eq(kept | lost), normal.exp.eq(0)]
         with normalise.Else():
-            with normalise.Switch(scaled.sig | stop):
-                for zeros in range(bits):
-                    with normalise.Case("0" * zeros + "1" + "-" * (bits - 1 - zeros)):
-                        left = (frame << zeros)[:bits + 1]
-                        normalise.d.comb += [
-                            normal.sig.eq(left),
-                            normal.exp.eq(Mux(left[-1], exp - (offset + zeros), 0)),
-                        ]
+            for zeros in leading_zero_cases(normalise, scaled.sig | stop):
+                left = (frame << zeros)[:bits + 1]
+                normalise.d.comb += [
+                    normal.sig.eq(left),
+                    normal.exp.eq(Mux(left[-1], exp - (offset + zeros), 0)),
+                ]
 
         m.submodules.round = rounding = Module()
         sig, exp = normal.sig, normal.exp

@@ -5,6 +5,7 @@ from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
 from .format import BF16
+from .leading import leading_zero_cases
 from .leaf import Leaf
 from .seed import LinearSeed
 
@@ -20,7 +21,8 @@ SEED = LinearSeed.fit(QUOTIENTS, segments=16, fraction=4)
 class BF16Reciprocal(Leaf):
     """``o`` = 1 / ``i``, correctly rounded for all 65,536 inputs, subnormals kept on both sides.
 
-    1/+-0 = +-inf, 1/+-inf = +-0, NaN gives the canonical NaN; inputs too small overflow to infinity.
+    1/+-0 = +-inf, 1/+-inf = +-0, NaN gives the canonical NaN; inputs of at most 2^-128 overflow to
+    infinity.
 
     Members
     -------
@@ -39,10 +41,10 @@ class BF16Reciprocal(Leaf):
     def __init__(self, *, latency: int = 0) -> None:
         super().__init__({"i": In(BF16.width), "o": Out(BF16.width)}, latency=latency)
 
-    def datapath(self, m: Module) -> None:
+    def _datapath(self, m: Module) -> None:
         man, precision = BF16.man, BF16.precision
-        # The exponent field of the result is 253 less that of the operand. It is kept plus 2, because
-        # it can be -1, and zero (for an operand of zero) stands for an overflow.
+        # The exponent field of the result is 253 less that of the operand. It is kept plus 2, since
+        # it can be -1; for an operand of zero it overflows.
         operand = Signal(data.StructLayout({"man": man, "exp": BF16.exp + 1}))
         line = Signal(2 * SEED.bits)
         estimated = Signal(precision + 1)
@@ -54,15 +56,11 @@ class BF16Reciprocal(Leaf):
             operand.man.eq(BF16.man_of(self.i)), operand.exp.eq(offset - field),
         ]
         with normalise.If(field == 0):
-            with normalise.Switch(BF16.man_of(self.i)):
-                for zeros in range(man):
-                    with normalise.Case("0" * zeros + "1" + "-" * (man - 1 - zeros)):
-                        normalise.d.comb += [
-                            operand.man.eq(self.i[:man] << (zeros + 1)),
-                            operand.exp.eq(offset + zeros),
-                        ]
-                with normalise.Default():
-                    normalise.d.comb += operand.exp.eq(offset + man)
+            normalise.d.comb += operand.exp.eq(offset + man)
+            for zeros in leading_zero_cases(normalise, BF16.man_of(self.i)):
+                normalise.d.comb += [
+                    operand.man.eq(self.i[:man] << (zeros + 1)), operand.exp.eq(offset + zeros),
+                ]
 
         m.submodules.seed = seed = Module()
         SEED.look_up(seed, operand.man, line)
@@ -76,7 +74,7 @@ class BF16Reciprocal(Leaf):
         low = ((estimated + 1) * divisor)[:2 * precision + 2] <= (1 << 2 * precision)
         quotient = Mux(exact, HIDDEN * 2, estimated + low)[:precision + 1]
         exp = operand.exp + exact
-        # A subnormal result is one or two places further right; that it is not exact breaks the ties.
+        # A subnormal result is one or two places further right; it is not exact, so no tie counts.
         right = Mux(exp > 2, 0, 3 - exp)[:2]
         shifted = quotient >> right
         word = shifted[1:] + shifted[0] + (Mux(exp > 2, exp - 3, 0)[:BF16.exp] << man)

@@ -1,4 +1,4 @@
-"""Piecewise linear estimates of integer functions, computed with exact integers when a leaf is built."""
+"""Piecewise linear estimates of integer functions, computed when a leaf is built, in integers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,10 +11,10 @@ __all__ = ["LinearSeed"]
 
 @dataclass(frozen=True)
 class LinearSeed:
-    """Lines ``(start + slope * offset) >> fraction``, one for each of ``segments`` equal index ranges.
+    """Lines ``(start + slope * offset) >> fraction``, one for each of some equal ranges of indices.
 
-    Built by ``fit``: the estimate of entry ``i`` is ``target[i]`` or ``target[i] - 1``, so that one exact
-    comparison finishes the job. Slopes may be negative (they are kept as two's complement).
+    Built by ``fit``: the estimate of entry ``i`` is ``target[i]`` or ``target[i] - 1``, so that one
+    exact comparison finishes the job. Slopes may be negative (kept as two's complement).
     """
 
     lines: tuple[tuple[int, int], ...]
@@ -42,6 +42,7 @@ class LinearSeed:
 
     @property
     def offset_bits(self) -> int:
+        """Low bits of an index that tell the entries of a segment."""
         return exact_log2(self.entries // len(self.lines))
 
     @property

@@ -7,13 +7,14 @@ from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
 from .format import BF16
+from .leading import leading_zero_cases
 from .leaf import Leaf
 from .seed import LinearSeed
 
 __all__ = ["BF16Sqrt"]
 
 HIDDEN = BF16.hidden
-# The radicand s * 2^7 or, with an odd exponent, s * 2^8, for s in [128, 256): its root is a significand.
+# The radicand s * 2^7 or, with an odd exponent, s * 2^8: its root is a significand.
 RADICANDS = [s << BF16.man + odd for odd in (0, 1) for s in range(HIDDEN, 2 * HIDDEN)]
 # Rounded: no root of an integer lies half-way between integers, and isqrt(4x) = floor(2 * sqrt(x)).
 SEED = LinearSeed.fit([(isqrt(4 * x) + 1) // 2 for x in RADICANDS], segments=16, fraction=4)
@@ -42,7 +43,7 @@ class BF16Sqrt(Leaf):
     def __init__(self, *, latency: int = 0) -> None:
         super().__init__({"i": In(BF16.width), "o": Out(BF16.width)}, latency=latency)
 
-    def datapath(self, m: Module) -> None:
+    def _datapath(self, m: Module) -> None:
         man, precision = BF16.man, BF16.precision
         # With an even number added that keeps it positive, the operand's exponent field is e; the
         # exponent of the operand is odd when e is even, since the bias is odd.
@@ -58,11 +59,9 @@ class BF16Sqrt(Leaf):
         field = BF16.exp_of(self.i)
         normalise.d.comb += unpacked(BF16.man_of(self.i), field + positive)
         with normalise.If(field == 0):
-            with normalise.Switch(BF16.man_of(self.i)):
-                for zeros in range(man):
-                    with normalise.Case("0" * zeros + "1" + "-" * (man - 1 - zeros)):
-                        sig = self.i[:man] << (zeros + 1)
-                        normalise.d.comb += unpacked(sig, Const(positive - zeros))
+            for zeros in leading_zero_cases(normalise, BF16.man_of(self.i)):
+                sig = self.i[:man] << (zeros + 1)
+                normalise.d.comb += unpacked(sig, Const(positive - zeros))
 
         m.submodules.seed = seed = Module()
         index = Cat(operand.man, operand.odd)

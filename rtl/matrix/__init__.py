@@ -1,4 +1,4 @@
-"""The matrix unit and the matrix SRAM: BLEN x BLEN results from an array of MLEN x BLEN multipliers."""
+"""The matrix unit, which makes BLEN x BLEN results with MLEN x BLEN multipliers, and its SRAM."""
 
 from .sram import MatrixSram
 from .unit import MatrixUnit

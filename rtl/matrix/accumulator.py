@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
@@ -37,24 +37,25 @@ class Accumulator(wiring.Component):
     A slot per cycle; slots with a write-out at least BLEN cycles apart. Cycle t is the one with the
     write-out in ``slot``::
 
-        cycle     t - 1         t                 t + 1            ...    t + BLEN - 1     t + BLEN
-        add       read row i    add, write row    (other bank)
-        drain                   read, clear       read, clear             read, clear
-                                row 0             row 1                   row BLEN - 1
-        write                                     row 0                   row BLEN - 2     row BLEN - 1,
-                                                                                           write_done
+        cycle    t - 1       t              t + 1          ...   t + BLEN - 1    t + BLEN
+        add      read row    add, write it  (other bank)
+        drain                read, clear    read, clear          read, clear
+                             row 0          row 1                row BLEN - 1
+        write                               row 0                row BLEN - 2    row BLEN - 1,
+                                                                                 write_done
 
-    The banks swap at the end of cycle t. The row that is added in cycle t is the last one drained, and
-    a row is read for its next addition BLEN - 1 cycles after it was last added to, so nothing is forwarded.
+    The banks swap at the end of cycle t. The row that is added in cycle t is the last one drained,
+    and a row is read for its next addition BLEN - 1 cycles after it was last added to: nothing has
+    to be forwarded.
     """
 
-    coming: data.View
-    slot: data.View
-    sums: data.View
-    write: wiring.PureInterface
-    write_done: data.View
+    coming: Any
+    slot: Any
+    sums: Any
+    write: Any
+    write_done: Any
     active: Signal
-    banks: list[list[data.View]]
+    banks: list[list[Any]]
 
     def __init__(self, config: PlenaConfig) -> None:
         self._config = config
@@ -83,7 +84,7 @@ class Accumulator(wiring.Component):
         with m.If(swap):
             m.d.sync += self.active.eq(~self.active)
 
-        def each_row(bank: Value, row: Value, statement: Callable[[data.View], Any]) -> None:
+        def each_row(bank: Value, row: Value, statement: Callable[[Any], Any]) -> None:
             """Do it to the row, at the end of the cycle."""
             with m.Switch(Cat(row, bank)):
                 for b in range(2):
@@ -105,7 +106,7 @@ class Accumulator(wiring.Component):
         draining = Signal()  # rows are left of the bank that is no longer active
         drained = Signal(exact_log2(blen))  # their first
         leaving = Signal(self._row)
-        target = Signal(self._write_out)  # of the row in `leaving`
+        target: Any = Signal(self._write_out)  # of the row in `leaving`
         last = Signal()
         m.d.sync += [target.valid.eq(swap | draining), last.eq(drained == blen - 1)]
         with m.If(swap | draining):
@@ -128,7 +129,7 @@ class Accumulator(wiring.Component):
         result.d.comb += [
             self.write.en.eq(target.valid),
             self.write.row.eq(target.row),
-            self.write.lanes.eq(Mux(target.valid, ((1 << blen) - 1) << (group << exact_log2(blen)), 0)),
+            self.write.lanes.eq(Cat((group == g).replicate(blen) for g in range(groups))),
             self.write.data.eq(Cat(*words).replicate(groups)),
             self.write.tag.eq(target.tag),
             self.write_done.valid.eq(target.valid & last),

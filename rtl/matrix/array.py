@@ -37,25 +37,25 @@ class MultiplierArray(wiring.Component):
         nothing keep their value, so a bubble moves nothing.
     sums : Out(BLEN x FP32)
 
-    A row per cycle. Cycle 0 is the one with ``take``; ``swap`` is in the same cycle or an earlier one::
+    A row per cycle. Cycle 0 is the one with ``take``; ``swap`` is in the same cycle or earlier::
 
         cycle 0    1          2            ...   log2(MLEN) + 1    log2(MLEN) + 2
         row_i      multiply   add level 1        add level n       sums
         take       advance 0  advance 1          advance n
 
-    Level n adds neighbours of level n - 1, so that element h of level log2(HLEN) is the sum over head h:
-    the per-head forms tap it there. Columns are equal modules, which hold every register of
-    theirs as a few wide signals: next to the leaves they would be hundreds, each with a process
-    of its own that a simulator runs in every cycle.
+    Level n adds neighbours of level n - 1, so that element h of level log2(HLEN) is the sum over
+    head h: the per-head forms tap it there. Columns are equal modules, and hold their registers as
+    a few wide signals: next to the leaves they would be hundreds, each with a process of its own
+    that a simulator runs in every cycle.
     """
 
-    column_i: data.View
+    column_i: Any
     load: Signal
     swap: Signal
-    row_i: data.View
+    row_i: Any
     take: Signal
     advance: Signal
-    sums: data.View
+    sums: Any
 
     def __init__(self, config: PlenaConfig) -> None:
         self._lanes, self._columns = config.MLEN, config.BLEN
@@ -88,7 +88,7 @@ class MultiplierArray(wiring.Component):
             m.d.comb += self.sums[number].eq(total)
         return m
 
-    def _column(self, number: int, activations: data.View) -> tuple[Module, Value]:
+    def _column(self, number: int, activations: Any) -> tuple[Module, Value]:
         """One column and its sum."""
         m = Module()
         waiting, weights = Signal(self._row), Signal(self._row)

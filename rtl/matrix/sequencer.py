@@ -1,4 +1,4 @@
-"""The order of events in the matrix unit: which column, row or write-out enters the pipeline, and when."""
+"""The order of events in the matrix unit: which column, row or write-out goes when."""
 
 from typing import Any
 
@@ -8,16 +8,18 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from isa.config import PlenaConfig
-from isa.opcodes import Op
+from isa.opcodes import BY_MNEMONIC
 from rtl.interfaces import Shapes, Tag
 
 __all__ = ["Sequencer", "slot_layout"]
+
+M_TMM, M_MM_WO = (BY_MNEMONIC[name].code for name in ("M_TMM", "M_MM_WO"))
 
 QUEUE_DEPTH = 4  # a product with its write-out, twice
 
 
 def slot_layout(config: PlenaConfig) -> data.StructLayout:
-    """What goes down the pipeline in a cycle: a row of activations, a write-out behind it, or nothing."""
+    """What enters the pipeline in a cycle: a row of activations, a write-out, both, or nothing."""
     shapes = Shapes(config)
     write_out = data.StructLayout(
         {
@@ -41,7 +43,7 @@ def slot_layout(config: PlenaConfig) -> data.StructLayout:
 
 def _request(port: wiring.Signature) -> wiring.Signature:
     """A read port without the data, which go elsewhere."""
-    return wiring.Signature({name: member for name, member in port.members.items() if name != "data"})
+    return wiring.Signature({name: m for name, m in port.members.items() if name != "data"})
 
 
 class Sequencer(wiring.Component):
@@ -65,17 +67,18 @@ class Sequencer(wiring.Component):
         next M_MM            (queue)                      column 0        column BLEN - 1
         M_MM_WO      queue   pending   bubble slot
 
-    A product occupies the queue's head while its columns are read, then moves on to the rows: BLEN cycles
-    per product, without a bubble between. A write-out that follows goes with it, or after it
-    into ``pending`` while its rows are read, and takes no slot: it is attached to the last row. Otherwise it
-    gets a slot without a row. Write-outs keep BLEN cycles of distance, which drain the accumulators.
+    A product occupies the queue's head while its columns are read, then moves on to the rows: BLEN
+    cycles per product, without a bubble between. A write-out behind it that comes while it loads,
+    or while its rows are read, takes no slot: it waits in ``pending`` and is attached to the last
+    row. Otherwise it gets a slot without a row. Write-outs keep a distance of BLEN cycles, in which
+    the accumulators drain.
     """
 
-    issue: stream.Interface
-    mram_read: wiring.PureInterface
+    issue: Any
+    mram_read: Any
     load: Signal
-    vram_read: wiring.PureInterface
-    slot: data.View
+    vram_read: Any
+    slot: Any
 
     def __init__(self, config: PlenaConfig) -> None:
         self._blen = config.BLEN
@@ -114,9 +117,9 @@ class Sequencer(wiring.Component):
         head_is_write_out, second_is_write_out = Signal(), Signal()
         head_is_product = Signal()
         m.d.comb += [
-            head_is_write_out.eq((waiting != 0) & (head.op == Op.M_MM_WO)),
-            head_is_product.eq((waiting != 0) & (head.op != Op.M_MM_WO)),
-            second_is_write_out.eq((waiting > 1) & (second.op == Op.M_MM_WO)),
+            head_is_write_out.eq((waiting != 0) & (head.op == M_MM_WO)),
+            head_is_product.eq((waiting != 0) & (head.op != M_MM_WO)),
+            second_is_write_out.eq((waiting > 1) & (second.op == M_MM_WO)),
         ]
 
         # Columns of the product at the head.
@@ -126,14 +129,14 @@ class Sequencer(wiring.Component):
             self.mram_read.en.eq(head_is_product),
             self.mram_read.tile.eq(head.tile),
             self.mram_read.index.eq(head.index | column),
-            self.mram_read.transposed.eq(head.op == Op.M_TMM),
+            self.mram_read.transposed.eq(head.op == M_TMM),
             loaded.eq(head_is_product & (column == blen - 1)),
         ]
         m.d.sync += self.load.eq(Mux(head_is_product, 1 << column, 0))
         with m.If(head_is_product):
             m.d.sync += column.eq(column + 1)
 
-        # Rows of the product before it. They end in the cycle in which the next one is loaded, or earlier.
+        # Rows of the product before it. They end when the next one is loaded, or earlier.
         streaming = Signal()
         row = Signal(exact_log2(blen))
         address = Signal(self._shapes.row_bits)
@@ -145,9 +148,9 @@ class Sequencer(wiring.Component):
         with m.If(loaded):
             m.d.sync += [streaming.eq(1), address.eq(head.row), tag.eq(head.tag)]
 
-        # The write-out that leaves next. It leaves before the rows of a later product begin: those need
-        # BLEN cycles to load, and the distance from the write-out before is over by then.
-        pending = Signal(self._slot["write_out"].shape)
+        # The write-out that leaves next. It does so before the rows of a later product begin: those
+        # need BLEN cycles to load, and the distance from the write-out before is over by then.
+        pending: Any = Signal(self._slot["write_out"].shape)
         distance = Signal(range(blen))  # cycles that the next one must wait
         taken = Signal()
         m.d.comb += taken.eq(head_is_write_out & (~pending.valid | slot.write_out.valid))
@@ -157,8 +160,8 @@ class Sequencer(wiring.Component):
             m.d.sync += distance.eq(distance - 1)
         for source, moves in ((head, taken), (second, loaded & second_is_write_out)):
             with m.If(moves):
-                m.d.sync += pending.valid.eq(1)
-                m.d.sync += [pending[field].eq(source[field]) for field in ("tag", "row", "lane", "stride")]
+                m.d.sync += [pending[name].eq(source[name]) for name in ("tag", "row", "lane")]
+                m.d.sync += [pending.stride.eq(source.stride), pending.valid.eq(1)]
 
         with m.If(loaded):
             m.d.comb += leave.eq(Mux(second_is_write_out, 2, 1))

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from amaranth.hdl import Cat, Const, Module, Signal, Value, unsigned
+from amaranth.hdl import Cat, Const, MemoryData, Module, Signal, Value, unsigned
 from amaranth.lib import wiring
-from amaranth.lib.memory import Memory, MemoryData
+from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In
 from amaranth.utils import exact_log2
 
@@ -27,13 +27,14 @@ class MatrixSram(wiring.Component):
     Both ports work in every cycle::
 
         cycle        0                        1                        2
-        read         en, tile, index, ...     data (old contents if    data as long as
-                                              written in cycle 0)      en is low
+        read         en, tile, index, ...     data                     data as long as
+                                                                       en is low
         write        en, tile, row, data      readable: a read in
                                               cycle 1 gets it
 
-    Element (i, j) of a tile is in bank (i + j) mod MLEN, at address tile * MLEN + i. So the elements
-    of a row are in different banks, at one address, and those of a column too, each at its own::
+    Element (i, j) of a tile is in bank (i + j) mod MLEN, at address tile * MLEN + i. So the
+    elements of a row are in different banks, at one address, and those of a column too, each at
+    an address of its own::
 
         bank       0    1    2    3           (MLEN 4; the number is the column)
         row 0      0    1    2    3
@@ -41,12 +42,13 @@ class MatrixSram(wiring.Component):
         row 2      2    3    0    1
         row 3      1    2    3    0
 
-    Lane x of row (or column) n is in bank (x + n) mod MLEN either way: one rotation by ``index`` after
-    the banks serves both, and the opposite one aligns a row that is written. Contents are not reset.
+    Lane x of row (or column) n is in bank (x + n) mod MLEN either way: one rotation by ``index``
+    behind the banks serves both, and the opposite one aligns a row that is written. Contents are
+    not reset. A read of the row that is being written gets the contents before the write.
     """
 
-    read: wiring.PureInterface
-    write: wiring.PureInterface
+    read: Any
+    write: Any
     banks: list[MemoryData]
 
     def __init__(self, config: PlenaConfig) -> None:
@@ -76,14 +78,16 @@ class MatrixSram(wiring.Component):
 
         def rotate(row: Value, by: Value) -> Value:
             """Lane x of the result is lane (x + by) mod MLEN of the row."""
-            return (Cat(row, row) >> Cat(Const(0, exact_log2(BF16_BITS)), by))[: len(row)]
+            return (Cat(row, row) >> Cat(Const(0, exact_log2(BF16_BITS)), by[:lane_bits]))[
+                : len(row)
+            ]
 
         # Wires are in modules of their own: a simulator then evaluates only those of a port in use.
         m.submodules.address = address = Module()
         m.submodules.align = align = Module()
         m.submodules.rotate = rotation = Module()
         skewed = Signal(BF16_BITS * lanes)  # the row to write, as the banks take it
-        align.d.comb += skewed.eq(rotate(Value.cast(self.write.data), (-self.write.row)[:lane_bits]))
+        align.d.comb += skewed.eq(rotate(self.write.data.as_value(), -self.write.row))
 
         outputs = []
         for number, contents in enumerate(self.banks):
@@ -98,7 +102,7 @@ class MatrixSram(wiring.Component):
             align.d.comb += [
                 writer.en.eq(self.write.en),
                 writer.addr.eq(Cat(self.write.row, self.write.tile)),
-                writer.data.eq(skewed.word_select(number, BF16_BITS)),
+                Value.cast(writer.data).eq(skewed.word_select(number, BF16_BITS)),
             ]
             outputs.append(reader.data)
 

@@ -1,15 +1,15 @@
 """The matrix unit: products of BLEN rows with BLEN columns, accumulated and written out."""
 
 from collections.abc import Callable
+from enum import IntEnum
 from typing import Any
 
 from amaranth.hdl import Cat, Module, Signal, ValueLike
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 from amaranth.utils import exact_log2
 
 from isa.config import PlenaConfig
-from isa.opcodes import Op
 from rtl.interfaces import Completion, Shapes, Tag
 
 from .accumulator import Accumulator
@@ -36,46 +36,52 @@ class MatrixUnit(wiring.Component):
     mac_busy : Out(1), mac_tag : Out(Tag)
         A row of activations is in the multipliers, and whose.
 
-    Cycle 0 is the one with ``issue.valid`` and ``issue.ready``; B = BLEN, n = log2(MLEN), i is a row::
+    Cycle 0 is the one with ``issue.valid`` and ``issue.ready``, and the unit is idle. B = BLEN,
+    n = log2(MLEN), i = 0 .. B - 1 is a column or row, l = 1 .. n a level of the adder trees::
 
-        cycle                 M_MM
-        1 + i                 mram_read of column i
-        B + 1 + i    fetch    vram_read of row i
-        B + 2 + i    operand  row i arrives; with row 0, the weights swap
-        B + 3 + i    multiply
-        B + 3 + l + i  add_l  adder level l = 1 .. n
-        B + 4 + n + i         accumulate; product_done with i = B - 1: cycle 2 B + n + 3
+        cycle           stage        M_MM, M_TMM
+        0                            into the queue
+        1 + i                        mram_read of column i (M_TMM: of row i)
+        B + 1 + i       fetch        vram_read of row i
+        B + 2 + i       operand      row i arrives; with row 0 the weights swap
+        B + 3 + i       multiply     mac_busy
+        B + 3 + l + i   add_l
+        B + 4 + n + i   accumulate   product_done with the last row: cycle 2 B + n + 3
 
-        write-out, from the cycle t of the last accumulate before it (or of its bubble, 5 + n at the
-        earliest): rows are written in t + 1 .. t + B, write_done in t + B
+        cycle           stage        M_MM_WO with no product before it
+        2               fetch        a slot without a row
+        5 + n           accumulate   t
+        t + 1 + i                    vram_write of row i; write_done with the last: cycle B + n + 5
 
-    Throughput: a product per B cycles, with or without a write-out behind each; a write-out per
-    B cycles. An M_MM and an M_MM_WO can finish in one cycle.
+    A write-out behind a product that has not read its last row yet rides with that row, which gives
+    t, and takes no slot. Throughput: a product per B cycles, with or without a write-out behind
+    each; and a write-out per B cycles. Both kinds can complete in one cycle.
 
     Order within the unit: products accumulate, write-outs take what was accumulated before them,
-    and write their rows in issue order. Rows of activations are read in cycles B + 1 .. 2 B, long
-    after issue: until product_done nothing else may write them (a later write-out of the unit does so only
-    after). Nothing is forwarded: an M_MM that reads what an M_MM_WO writes must wait for write_done.
+    and write their rows in issue order. Rows of activations are read B + 1 cycles or more after
+    issue, so until product_done nothing outside may write them (a later write-out does so only
+    after). An M_MM that reads what an M_MM_WO writes must not be issued before write_done.
 
     Structure::
 
         issue --Sequencer--> slot -> operand -> multiply -> add_1 .. add_n -> accumulate
-                   | mram_read         |            |           |                 |
-                   | vram_read         v            v           v                 v
-        SRAM data ----------------> MultiplierArray ------------------sums--> Accumulator --> vram_write
+                   | mram_read          |          |            |               |
+                   | vram_read          v          v            v               v
+                   '-- SRAM data --> MultiplierArray ------ sums ------> Accumulator --> vram_write
 
-    A slot (see `slot_layout`) goes down the pipeline beside the data. The vector forms are a slot per
-    instruction for another accumulator; the per-head forms tap the trees at level log2(HLEN).
+    A slot (see `slot_layout`) goes down the pipeline beside the data. The vector forms would be one
+    slot per instruction, into another accumulator; the per-head forms tap the trees at level
+    log2(HLEN).
     """
 
-    issue: stream.Interface
-    mram_read: wiring.PureInterface
-    vram_read: wiring.PureInterface
-    vram_write: wiring.PureInterface
-    product_done: data.View
-    write_done: data.View
+    issue: Any
+    mram_read: Any
+    vram_read: Any
+    vram_write: Any
+    product_done: Any
+    write_done: Any
     mac_busy: Signal
-    mac_tag: data.View
+    mac_tag: Any
 
     def __init__(self, config: PlenaConfig) -> None:
         self._config = config
@@ -99,17 +105,19 @@ class MatrixUnit(wiring.Component):
         """Cycles per product, or per product and write-out, when the issue never waits."""
         return self._config.BLEN
 
-    def latency(self, op: Op) -> int:
+    def latency(self, op: IntEnum) -> int:
         """Cycles from issue to completion, of an instruction that finds the unit idle."""
         levels = exact_log2(self._config.MLEN)
-        if op in (Op.M_MM, Op.M_TMM):
+        if op.name in ("M_MM", "M_TMM"):
             return 2 * self._config.BLEN + levels + 3
-        if op is Op.M_MM_WO:
+        if op.name == "M_MM_WO":
             return self._config.BLEN + levels + 5
-        raise ValueError(f"the matrix unit does not execute {op.name}; it does M_MM, M_TMM and M_MM_WO")
+        raise ValueError(
+            f"the matrix unit does not execute {op.name}; it does M_MM, M_TMM and M_MM_WO"
+        )
 
     def m_acc(self, get: Callable[[ValueLike], int]) -> list[list[int]]:
-        """The architectural accumulators m_acc[row][column] as FP32 words; ``get`` reads a signal."""
+        """The program's m_acc[row][column] as FP32 words; ``get`` reads a signal."""
         bank = self.accumulator.banks[get(self.accumulator.active)]
         return [[get(row[j]) for j in range(self._config.BLEN)] for row in bank]
 
@@ -129,11 +137,10 @@ class MatrixUnit(wiring.Component):
 
         connect(m, flipped(self.issue), sequencer.issue)
         connect(m, accumulator.write, flipped(self.vram_write))
-        for ours, asked in (
-            (self.mram_read, sequencer.mram_read),
-            (self.vram_read, sequencer.vram_read),
-        ):
-            m.d.comb += [getattr(ours, name).eq(getattr(asked, name)) for name in asked.signature.members]
+        for port in ("mram_read", "vram_read"):
+            ours, asked = getattr(self, port), getattr(sequencer, port)
+            for name in asked.signature.members:
+                m.d.comb += getattr(ours, name).eq(getattr(asked, name))
         m.d.comb += [
             array.column_i.eq(self.mram_read.data),
             array.load.eq(sequencer.load),

@@ -143,7 +143,7 @@ def _diff(options: argparse.Namespace) -> int:
         return 0
     largest = max(changed, key=lambda delta: abs(delta.delta_picos))
     console.print(
-        f"{len(changed)} stages differ, most {largest.label} by {largest.delta_picos:+d} ps"
+        f"stages that differ: {len(changed)}; most: {largest.label} by {largest.delta_picos:+d} ps"
     )
     return 1
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from isa.opcodes import Unit
 
-#: The bucket of the resource proxies that a unit's busy time goes to. V_TOPK is a vector instruction
-#: by name, so that its unit belongs to the vector bucket.
+#: The bucket of the resource proxies that a unit's busy time goes to. V_TOPK is a vector
+#: instruction by name, so that its unit belongs to the vector bucket.
 PROXY_OF: dict[Unit, str] = {
     Unit.MATRIX: "matrix",
     Unit.VECTOR: "vector",

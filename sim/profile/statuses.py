@@ -29,10 +29,10 @@ CAVEAT = (
     "An instruction belongs to the stage of its tag, which travels with its word from the program "
     "image through the hardware. A cycle belongs to the stage of the oldest unfinished "
     "instruction, or of the one at dispatch when none is unfinished, so the stages add up to the "
-    "run; work that overlaps an older instruction costs its stage nothing. Instructions are completed ones. Bytes "
-    "are whole beats of 64. Pair numbers are slots of the program, not experts: join them with the "
-    "routing. The statuses say how each kind of number was obtained; attribution_notes belong to "
-    "every comparison of branches."
+    "run; work that overlaps an older instruction costs its stage nothing. Instructions are "
+    "completed ones. Bytes are whole beats of 64. Pair numbers are slots of the program, not "
+    "experts: join them with the routing. The statuses say how each kind of number was obtained; "
+    "attribution_notes belong to every comparison of branches."
 )
 
 

@@ -70,25 +70,25 @@ def stage_table(profile: Profile) -> Table:
 
 
 def stall_table(profile: Profile) -> Table:
-    """Per stage: what the dispatcher did in its cycles, and the multipliers; version 5 only.
+    """Per stage: dispatches, stalls by reason, and busy cycles of the multipliers; version 5.
 
     A stall belongs to the stage of the instruction that waits, so rows do not add up to a stage's
     cycles; all dispatches and stalls together are the cycles of the run.
     """
     reasons = list(STALLS)
     names = [reason.replace("_", " ") for reason in reasons]
-    heads = ["dispatched", "completed", *(f"stall\n{name}" for name in names), "multipliers\nbusy"]
+    heads = ["dispatched", "completed", *(f"stall\n{name}" for name in names), "multi-\npliers"]
     table = _table("dispatches and stalls", heads)
     entries = profile["dispatch"]["stages"]
     for label, entry in entries.items():
         stalls = [entry["stall_cycles"][reason] for reason in reasons]
         numbers = [entry["dispatched"], entry["completed"], *stalls, entry["multiplier_cycles"]]
-        table.add_row(label, *map(str, numbers))
+        table.add_row(label, *map(short_count, numbers))
     table.add_section()
     sums = [sum(entry[name] for entry in entries.values()) for name in ("dispatched", "completed")]
     sums += _column_sums(profile, "stall_cycles", reasons)
     sums.append(sum(entry["multiplier_cycles"] for entry in entries.values()))
-    table.add_row("total", *map(str, sums))
+    table.add_row("total", *map(short_count, sums))
     return table
 
 

@@ -253,7 +253,7 @@ def test_loops_never_have_a_count_of_zero() -> None:
     assert machine(prog).gp[1] == 13
     issued = count_issued(prog.build())
     assert issued.total == 1 + 1 + 3 * (1 + 4 * 2) + 3
-    assert issued.of(stage="other", mnemonic="C_LOOP_END") == 15
+    assert issued.of(label="other", mnemonic="C_LOOP_END") == 15
 
 
 # Stages and accounting.

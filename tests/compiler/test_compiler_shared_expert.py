@@ -263,9 +263,9 @@ def test_text_is_deterministic_and_assembles_to_the_same_image(arch: str) -> Non
 def test_the_multipliers_stay_busy(rows: int, products: int, slots: float) -> None:
     program = compile_shared_expert(DEFAULT, spec_of(DEFAULT, "qwen2", 1, 1), rows=rows)
     stage = "shared_expert_projection"
-    assert program.issued.of(stage=stage, mnemonic="M_MM") == products
-    assert program.issued.of(stage=stage, mnemonic="H_PREFETCH_M") == 3
-    assert program.issued.of(stage=stage, mnemonic=None) <= slots * products
+    assert program.issued.of(label=stage, mnemonic="M_MM") == products
+    assert program.issued.of(label=stage, mnemonic="H_PREFETCH_M") == 3
+    assert program.issued.of(label=stage) <= slots * products
 
 
 @pytest.mark.parametrize("rows", [1, 4, 5, 8, 12, 16, 24, 64])
@@ -274,8 +274,8 @@ def test_issue_slots_per_product_stay_below_the_matrix_unit(rows: int, tiles: in
     config = DEFAULT.replace(VRAM_ROWS=8192)
     program = compile_shared_expert(config, spec_of(config, "kimi", tiles, 1), rows=rows)
     stage = "shared_expert_projection"
-    products = program.issued.of(stage=stage, mnemonic="M_MM")
-    assert program.issued.of(stage=stage, mnemonic=None) < DEFAULT.BLEN * products
+    products = program.issued.of(label=stage, mnemonic="M_MM")
+    assert program.issued.of(label=stage) < DEFAULT.BLEN * products
 
 
 def test_code_size_does_not_follow_the_width() -> None:
@@ -283,8 +283,8 @@ def test_code_size_does_not_follow_the_width() -> None:
     qwen = SharedExpertSpec.of("qwen2", hidden=2048, intermediate=5632)
     program = compile_shared_expert(config, qwen, rows=4)
     assert len(program.image) < 16384
-    assert program.issued.of(stage=None, mnemonic="M_MM") == 3 * 32 * 88 * 16
-    assert program.issued.of(stage=None, mnemonic="H_PREFETCH_M") == 3 * 32 * 88
+    assert program.issued.of(mnemonic="M_MM") == 3 * 32 * 88 * 16
+    assert program.issued.of(mnemonic="H_PREFETCH_M") == 3 * 32 * 88
 
 
 # Errors.

@@ -1,4 +1,4 @@
-"""MatrixUnit with its SRAM, against testbench.reference.matrix, and its cycles against its docstring."""
+"""MatrixUnit with its SRAM, against testbench.reference.matrix."""
 
 import functools
 from dataclasses import dataclass, field
@@ -65,6 +65,7 @@ class Run:
     issued: dict[int, int] = field(default_factory=dict)
     done: dict[int, int] = field(default_factory=dict)
     multiplying: list[tuple[int, int]] = field(default_factory=list)  # (cycle, instruction)
+    written: list[tuple[int, int, int]] = field(default_factory=list)  # (cycle, instruction, row)
     vram: Any = None
     m_acc: Any = None
 
@@ -92,7 +93,11 @@ class Bench:
 
     def circuit(self) -> Module:
         m, unit = Module(), self.unit
-        m.submodules.unit, m.submodules.sram, m.submodules.vram = unit, self.sram, Memory(self.storage)
+        m.submodules.unit, m.submodules.sram, m.submodules.vram = (
+            unit,
+            self.sram,
+            Memory(self.storage),
+        )
         wiring.connect(m, unit.mram_read, self.sram.read)
         memory = m.submodules.vram
         reader, writer = memory.read_port(), memory.write_port(granularity=16)
@@ -117,7 +122,9 @@ class Bench:
         """Rows that it reads are still to be written."""
         me, blen = self.program[number], self.config.BLEN
         return not me.is_write_out and any(
-            earlier.is_write_out and n not in self.result.done and earlier.rows(blen) & me.rows(blen)
+            earlier.is_write_out
+            and n not in self.result.done
+            and earlier.rows(blen) & me.rows(blen)
             for n, earlier in enumerate(self.program[:number])
         )
 
@@ -127,14 +134,25 @@ class Bench:
         while len(result.done) < len(self.program):
             valid = number < len(self.program) and gap == 0 and not self.waits(number)
             gap = max(0, gap - 1)
+            ready_before = ctx.get(issue.ready)
             ctx.set(issue.valid, valid)
             if valid:
                 fields = {k: int(v) for k, v in vars(self.program[number]).items() if k != "op"}
                 tag = {"pc": 1000 + number, "stage": number % 16, "slot": number % 64}
                 ctx.set(issue.payload, {"op": self.program[number].op, "tag": tag, **fields})
-            _, _, ready, *completions, busy, mac = await ctx.tick().sample(
-                issue.ready, unit.product_done, unit.write_done, unit.mac_busy, unit.mac_tag
+            assert ctx.get(issue.ready) == ready_before
+            _, _, ready, *completions, busy, mac, writes, written, tag = await ctx.tick().sample(
+                issue.ready,
+                unit.product_done,
+                unit.write_done,
+                unit.mac_busy,
+                unit.mac_tag,
+                unit.vram_write.en,
+                unit.vram_write.row,
+                unit.vram_write.tag,
             )
+            if writes:
+                result.written.append((cycle, tag.pc - 1000, written))
             for is_write_out, completion in enumerate(completions):
                 if completion.valid:
                     n = completion.tag.pc - 1000
@@ -178,10 +196,17 @@ class Bench:
         for kind in (False, True):
             order = [n for n in self.result.done if self.program[n].is_write_out == kind]
             assert order == sorted(order)
+        blen = self.config.BLEN
+        assert self.result.written == [
+            (self.result.done[n] - blen + 1 + i, n, me.row + i * me.stride)
+            for n, me in enumerate(self.program)
+            if me.is_write_out
+            for i in range(blen)
+        ]
 
 
 def operands(rng: np.random.Generator, shape: tuple[int, int]) -> Any:
-    """BF16 words: plain numbers, in some rows of any exponent, in one in eight with a special one."""
+    """BF16 words: plain numbers; in some rows of any exponent, in some with a special one."""
     words = rng.standard_normal(shape).astype(ml_dtypes.bfloat16).view(np.uint16)
     kind = rng.integers(0, 8, shape[0])
     wide = rng.integers(0, 1 << 16, shape, dtype=np.uint16)
@@ -213,74 +238,17 @@ def bench(name: str) -> Bench:
     return Bench(CONFIGS[name])
 
 
-def steps(cycles: list[int]) -> set[int]:
-    return set(np.diff(cycles).tolist())
-
-
 @pytest.mark.parametrize("pace", ["dense", "gaps"])
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize(
+    ("name", "seed"),
+    [("tiny", 0), ("tiny", 1), ("tiny", 2), ("two", 0), ("two", 1), ("small", 0), ("square", 0)],
+)
 def test_random_programs_are_bit_exact(name: str, seed: int, pace: str) -> None:
     rng = np.random.default_rng([seed, len(pace)])
-    program = random_program(rng, CONFIGS[name], 60)
-    gaps = rng.geometric(0.15, len(program)) - 1 if pace == "gaps" else None
-    bench(name).run(program, None if gaps is None else gaps.tolist())
+    program = random_program(rng, CONFIGS[name], 40)
+    gaps = rng.geometric(0.15, len(program)) - 1 if pace == "gaps" else np.zeros(len(program), int)
+    bench(name).run(program, gaps.tolist())
     bench(name).check()
-
-
-@pytest.mark.parametrize("name", QUICK)
-def test_latency_alone(name: str) -> None:
-    config, unit = CONFIGS[name], bench(name).unit
-    blen, levels = config.BLEN, config.MLEN.bit_length() - 1
-    run = bench(name).run([product(row=blen), write_out()], [3, 60])
-    took = [run.done[n] - run.issued[n] for n in range(2)]
-    assert took == [2 * blen + levels + 3, blen + levels + 5]
-    assert took == [unit.latency(Op["M_MM"]), unit.latency(Op["M_MM_WO"])]
-    assert took[0] <= 3 * blen + 11
-    first = run.issued[0] + blen + 3
-    assert run.multiplying == [(first + i, 0) for i in range(blen)]
-    bench(name).check()
-
-
-@pytest.mark.parametrize("name", QUICK)
-def test_products_take_blen_cycles(name: str) -> None:
-    blen = CONFIGS[name].BLEN
-    run = bench(name).run([product(tile=n % TILES, row=n) for n in range(12)])
-    assert bench(name).unit.interval == blen
-    assert steps([run.done[n] for n in range(12)]) == {blen}
-    assert steps([cycle for cycle, _ in run.multiplying]) == {1}
-    assert [n for _, n in run.multiplying] == [n for n in range(12) for _ in range(blen)]
-    bench(name).check()
-
-
-@pytest.mark.parametrize("name", QUICK)
-def test_products_with_write_outs_take_blen_cycles(name: str) -> None:
-    blen = CONFIGS[name].BLEN
-    pairs = [(product(tile=n % TILES, row=n), write_out(row=40 + n)) for n in range(12)]
-    run = bench(name).run([each for pair in pairs for each in pair])
-    assert steps([run.done[n] for n in range(0, 24, 2)]) == {blen}
-    assert steps([run.done[n] for n in range(1, 24, 2)]) == {blen}
-    assert {run.done[n + 1] - run.done[n] for n in range(0, 24, 2)} == {blen}
-    assert steps([cycle for cycle, _ in run.multiplying]) == {1}
-    bench(name).check()
-
-
-@pytest.mark.parametrize("name", QUICK)
-def test_write_outs_keep_their_distance(name: str) -> None:
-    blen = CONFIGS[name].BLEN
-    program = [product(), *(write_out(row=32 + 3 * n) for n in range(4)), product(row=5)]
-    run = bench(name).run(program)
-    assert steps([run.done[n] for n in range(1, 5)]) == {blen}
-    bench(name).check()
-
-
-@pytest.mark.parametrize("late", range(1, 24))
-def test_a_write_out_at_any_time_after_its_product(late: int) -> None:
-    """From riding along to a slot of its own; the next pair is right behind."""
-    program = [product(row=3), write_out(row=40), product(row=9), write_out(row=50)]
-    run = bench("tiny").run(program, [0, late, 0, 0])
-    assert steps([run.done[1], run.done[3]]) <= set(range(4, 4 + 4))
-    bench("tiny").check()
 
 
 def test_accumulators_start_clear_and_hold_what_is_added() -> None:
@@ -293,28 +261,14 @@ def test_accumulators_start_clear_and_hold_what_is_added() -> None:
         here.check()
 
 
-def test_ready_does_not_depend_on_valid_and_the_queue_stalls() -> None:
-    run = bench("small").run([product(row=n) for n in range(10)])
-    assert [run.issued[n] for n in range(4)] == [0, 1, 2, 3]
-    assert steps([run.issued[n] for n in range(6, 10)]) == {4}
-
-
 def test_other_operations_have_no_latency() -> None:
-    with pytest.raises(ValueError, match="does not execute V_ADD_VV; it does M_MM, M_TMM and M_MM_WO"):
+    with pytest.raises(
+        ValueError, match="does not execute V_ADD_VV; it does M_MM, M_TMM and M_MM_WO"
+    ):
         bench("tiny").unit.latency(Op["V_ADD_VV"])
 
 
 def test_verilog_export() -> None:
-    text = verilog.convert(MatrixUnit(CONFIGS["tiny"]), name="matrix_unit", emit_src=False)
+    text = verilog.convert(MatrixUnit(CONFIGS["two"]), name="matrix_unit", emit_src=False)
     assert "module matrix_unit(" in text
     assert "latch" not in text
-
-
-@pytest.mark.slow
-def test_default() -> None:
-    program = random_program(np.random.default_rng(7), CONFIGS["default"], 16)
-    bench("default").run(program)
-    bench("default").check()
-    test_latency_alone("default")
-    test_products_take_blen_cycles("default")
-    test_products_with_write_outs_take_blen_cycles("default")

@@ -270,6 +270,10 @@ def test_show(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "accounting: profiled_time_matches_total" in text
     assert "shared 37500, routed 105000, plumbing 0, outside 7500" in text
     assert "0.2632" in text
+    stalls = row(text.partition("dispatches and stalls")[2], "expert_projection")
+    assert stalls[1:] == ["10", "10", "10", "25", "0", "0", "0", "40"]
+    stalls = row(text.partition("dispatches and stalls")[2], "total")
+    assert stalls[1:] == ["20", "20", "10", "25", "30", "3", "12", "40"]
     assert f"note: {NOTE}" in text
     assert "no non_moe marker" not in text
     assert max(len(line) for line in text.splitlines()) <= 120
@@ -299,10 +303,10 @@ def test_diff(saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     text = capsys.readouterr().out
     assert row(text, "shared_expert_projection")[1:] == [
         *("37500", "52500", "+15000", "+40.0%"),
-        *"busy hbm +10, stall memory +10, busy matrix -1".split(),
+        *["busy", "hbm", "+10,", "stall", "memory", "+10,", "busy", "matrix", "-1"],
     ]
     assert row(text, "total")[1:] == ["150000", "165000", "+15000", "+10.0%"]
-    assert "1 stages differ, most shared_expert_projection by +15000 ps" in text
+    assert "stages that differ: 1; most: shared_expert_projection by +15000 ps" in text
     assert "not the same experiment" not in text
     assert main(["diff", str(saved), str(saved)]) == 0
     assert "no stage differs" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""A run that can be checked by hand, and the profile made from it; the other profile tests start from here."""
+"""A run that can be checked by hand; the other profile tests start from its profile."""
 
 import copy
 from typing import Any

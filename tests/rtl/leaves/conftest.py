@@ -10,7 +10,7 @@ from amaranth.hdl import UnusedElaboratable
 
 @pytest.fixture
 def leaves_unused() -> Iterator[None]:
-    """For tests that build leaves which nobody elaborates: collect those here, without a warning."""
+    """For tests that build leaves which nobody elaborates: collect them without a warning."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnusedElaboratable)
         yield

@@ -47,7 +47,7 @@ def decode(words: Words, fmt: Format) -> np.ndarray:
 
 
 def grid(numbers: np.ndarray, fmt: Format) -> tuple[np.ndarray, np.ndarray]:
-    """Magnitudes rounded to nearest even as (steps, exponent above the least), without an upper limit."""
+    """Magnitudes to nearest even as (steps, exponent above the least), without an upper limit."""
     magnitude = np.abs(numbers)
     _, exponent = np.frexp(magnitude)
     least = 1 - fmt.bias

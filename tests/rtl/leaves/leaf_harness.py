@@ -16,7 +16,7 @@ COPIES = 16
 def evaluate(
     make: Callable[[], Leaf], operands: Mapping[str, np.ndarray], copies: int = COPIES
 ) -> np.ndarray:
-    """The output of the leaf for every element of the operand arrays (broadcast against each other).
+    """The output of the leaf for every element of the operand arrays, which are broadcast.
 
     Several copies of the leaf work side by side, on one wide signal, so that the simulator settles
     once for all of them.

@@ -1,4 +1,4 @@
-"""Operand pairs in the manner of Berkeley TestFloat: directed patterns crossed, and several random kinds."""
+"""Operand pairs in the manner of Berkeley TestFloat: crossed patterns, and several random kinds."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ SEED = 20240229
 
 
 def patterns(fmt: Format) -> np.ndarray:
-    """22 exponents x 2 signs x 4 significands: zeros, subnormals, infinities and NaNs are among them."""
+    """22 exponents x 2 signs x 4 significands, among them zeros, subnormals, infinities, NaNs."""
     top = (1 << fmt.exp) - 1
     bias, man = fmt.bias, fmt.man
     exponents = [
@@ -77,7 +77,8 @@ def random_pairs(
 
     a, b = pair(14_000)
     if a_fmt == b_fmt:
-        close = (a ^ np.uint32(1 << (a_fmt.width - 1))).astype(np.int64) + rng.integers(-3, 4, len(a))
+        opposite = (a ^ np.uint32(1 << (a_fmt.width - 1))).astype(np.int64)
+        close = opposite + rng.integers(-3, 4, len(a))
         b = (close & ((1 << b_fmt.width) - 1)).astype(np.uint32)
     chunks.append((a, b))
     return np.concatenate([a for a, _ in chunks]), np.concatenate([b for _, b in chunks])

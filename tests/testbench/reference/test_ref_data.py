@@ -32,7 +32,8 @@ def run(d: data.SharedExpertData, mlen: int) -> SharedExpertResult:
 @pytest.mark.parametrize("kind", ["exact", "pattern"])
 def test_mx_is_the_identity(kind: data.Kind, rows: int, hidden: int, inter: int):
     d = data.shared_expert_data(rows, hidden, inter, kind=kind, seed=3, biased=True)
-    assert d.biases and d.gate_weight is not None
+    assert d.biases
+    assert d.gate_weight is not None
     for tensor in (d.x, d.w_gate, d.w_up, d.w_down, d.gate_weight, d.biases.gate, d.biases.down):
         assert tensor is not None
         assert data.obeys_mx_identity_rule(tensor).all()
@@ -107,7 +108,7 @@ def test_exact_data_other_blocks_seeds_and_refusals():
 
 def test_a_tensor_with_equal_rows_is_drawn_again(monkeypatch: pytest.MonkeyPatch):
     with monkeypatch.context() as patch:
-        patch.setattr(data, "_all_rows_differ", lambda matrix: False)
+        patch.setattr(data, "_all_rows_differ", lambda _: False)
         with pytest.raises(ValueError, match="distinct rows and columns in 16 draws"):
             data.exact((8, 64), seed=0)
     # A column of two rows may well repeat: only columns of at least 8 elements are held apart.
@@ -119,7 +120,8 @@ def test_a_tensor_does_not_change_with_the_options():
     full = data.shared_expert_data(4, 64, 64, seed=8, biased=True)
     for name in ("x", *WEIGHTS):
         assert np.array_equal(to_bits(getattr(plain, name)), to_bits(getattr(full, name)))
-    assert plain.gate_weight is None and plain.biases is None
+    assert plain.gate_weight is None
+    assert plain.biases is None
 
 
 @pytest.mark.parametrize(

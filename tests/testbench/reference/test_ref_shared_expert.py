@@ -88,7 +88,8 @@ def project(
 @pytest.mark.parametrize(("mlen", "cap"), [(8, 1), (4, 3), (16, 1)])
 def test_whole_expert_against_scalar_loops(kind: data.Kind, mlen: int, cap: int):
     d = data.shared_expert_data(3, 16, 32, kind=kind, seed=21, biased=True)
-    assert d.biases and d.gate_weight is not None
+    assert d.biases
+    assert d.gate_weight is not None
     got = se.shared_expert(
         d.x,
         d.w_gate,
@@ -210,7 +211,8 @@ def test_gate_reads_x_and_rows_are_independent():
         d.x[2:4], d.w_gate, d.w_up, d.w_down, mlen=16, gate_weight=d.gate_weight
     )
     assert np.array_equal(to_bits(whole.output)[2:4], to_bits(part.output))
-    assert d.gate_weight is not None and whole.gate_scalars is not None
+    assert d.gate_weight is not None
+    assert whole.gate_scalars is not None
     assert np.array_equal(
         to_bits(whole.gate_scalars), to_bits(se.sigmoid_gate(d.x, d.gate_weight, 16))
     )
@@ -241,13 +243,14 @@ def test_combine_on_a_true_zero_is_the_shared_output():
 
 def test_errors_name_what_does_not_fit():
     d = data.shared_expert_data(2, 32, 16, seed=31, biased=True)
-    assert d.biases and d.gate_weight is not None
+    assert d.biases
+    assert d.gate_weight is not None
     with pytest.raises(ValueError, match=r"gate weight \(1, 16\) must be one row .* H = 32"):
         se.sigmoid_gate(d.x, d.gate_weight[:, :16], 16)
     with pytest.raises(ValueError, match="H = 32 is not a multiple of MLEN 64"):
         se.sigmoid_gate(d.x, d.gate_weight, 64)
     with pytest.raises(ValueError, match="do not fit"):
         se.shared_expert(d.x, d.w_gate, d.w_up, d.w_up, mlen=16)
+    wrong = se.Biases(up=d.biases.down)
     with pytest.raises(ValueError, match=r"up bias \(32,\) must be \[16\]"):
-        wrong = se.Biases(up=d.biases.down)
         se.shared_expert(d.x, d.w_gate, d.w_up, d.w_down, mlen=16, biases=wrong)
