@@ -199,5 +199,5 @@ class Shapes:
 
     @cached_property
     def hbm_response(self) -> stream.Signature:
-        """Answers from the memory (initiator: the memory); the port takes one in every cycle."""
-        return stream.Signature(HbmResponse, always_ready=True)
+        """Answers from the memory (initiator: the memory); the port takes one in every cycle: ready is always high."""
+        return stream.Signature(HbmResponse)

@@ -100,7 +100,7 @@ class HbmMemory:
         return {number * PAGE_BYTES: bytes(self._pages[number]) for number in sorted(self._pages)}
 
     def save(self, path: str | Path) -> None:
-        """Write the image to `path` (.npz); readers see the old file or the new one, never a part."""
+        """Write the image to `path` (.npz); readers see the old file or the new one, no mixture."""
         target = Path(path)
         image = self.image()
         pages = np.frombuffer(b"".join(image.values()), np.uint8).reshape(-1, PAGE_BYTES)
@@ -239,7 +239,7 @@ class HbmDevice(HbmMemory):
         self.reset()
 
     def reset(self) -> None:
-        """Forget everything under way, and the counters; contents and faults stay. Time is 0 again."""
+        """Forget what is under way, and the counters; contents and faults stay. Time is 0 again."""
         self._due: deque[tuple[int, int, bool]] = deque()  # cycle, data, error
         self._free_at = 0
         self._last_due = -1

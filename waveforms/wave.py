@@ -47,8 +47,18 @@ class Banked:
     banks: tuple[Any, ...]
 
 
+@dataclass(frozen=True, eq=False)
+class Mapped:
+    """What a table of the host says about a signal, for example the source line of a pc."""
+
+    source: Any
+    table: Callable[[int], int]
+    width: int
+
+
+#: A signal, a fixed part of one, a memory row, a constant (or anything that casts to one of these),
+#: `Computed`, `Banked` or `Mapped`.
 Source = Any
-"""A signal, a constant part of one, a memory row (or anything that casts to those), `Computed`, or `Banked`."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +98,7 @@ class Group:
 
 def width_of(source: Source) -> int:
     """Bits of a source."""
-    if isinstance(source, Computed):
+    if isinstance(source, Computed | Mapped):
         return source.width
     if isinstance(source, Banked):
         return width_of(source.banks[0])

@@ -79,7 +79,7 @@ class ResponseBuffer(wiring.Component):
 
 
 class Assembler(wiring.Component):
-    """Carries out the steps: takes each answer, and cuts rows out of the last two beats of a stream.
+    """Carries out the steps: takes the answers, and cuts rows out of a stream's last two beats.
 
     One step per cycle when its answer is there. Latency: a row shows at `packed` two cycles after
     the last answer it needs::

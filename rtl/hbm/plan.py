@@ -1,4 +1,4 @@
-"""What the sides of the HBM port tell each other, and the sizes they derive from the configuration."""
+"""What the blocks of the HBM port tell each other, and the sizes that they share."""
 
 from amaranth.lib import data, enum
 from amaranth.utils import ceil_log2, exact_log2
@@ -50,8 +50,8 @@ class Plan:
         self.block_bits = exact_log2(config.MX_BLOCK)
         if self.scale_bytes > BEAT_BYTES:
             raise ValueError(
-                f"MX_BLOCK = {config.MX_BLOCK}: a row of MLEN = {config.MLEN} elements must have at "
-                f"most {BEAT_BYTES} scale bytes for the HBM port, not {self.scale_bytes} "
+                f"MX_BLOCK = {config.MX_BLOCK}: a row of MLEN = {config.MLEN} elements must have "
+                f"at most {BEAT_BYTES} scale bytes for the HBM port, not {self.scale_bytes} "
                 f"(use {config.MLEN // BEAT_BYTES} or more)"
             )
         if self.chunk_bytes < config.MX_BLOCK:

@@ -24,13 +24,15 @@ class HbmPort(wiring.Component):
     MX_BLOCK`, at any alignment. The answers come in request order, so instructions complete in
     order. Requests carry their instruction's stage::
 
-        issue -+- walk queue --- RowWalker ---- BeatWalker ------------------------- request
+        issue -+- walk queue --- RowWalker ---- BeatWalker ---------------- request
                |                                |   |
-               +- store queue -- RowEncoder ----+   +- step queue -- Assembler
-               |                 `- vram_read                        | |  |
-               +- collect queue -------------------------------------+ |  +- ResponseBuffer -- response
-                                                                       +- RowDecoder ------- mram_write,
-                                                                             vram_write, done, error
+               +- store queue -- RowEncoder ----+   +- step queue -+
+               |                 `- vram_read                      |
+               +- collect queue ------------------------------- Assembler
+                                                                |  |
+                                      response - ResponseBuffer +  +- RowDecoder
+                                                                      +- mram_write, vram_write
+                                                                      +- done, error
 
     Beats. A row reads its scale beats, then its element beats; a beat that is the last one that the
     instruction has requested for the same stream is not requested again. So a contiguous, aligned
@@ -129,10 +131,11 @@ class HbmPort(wiring.Component):
         issue, walk, collect = self.issue.payload, walks.i.payload, collects.i.payload
         accept = self.issue.ready & self.issue.valid
         m.d.comb += [
+            self.response.ready.eq(1),
             self.issue.ready.eq(walks.i.ready & collects.i.ready),
             walks.i.valid.eq(accept),
             collects.i.valid.eq(accept),
-            stores.i.valid.eq(accept & (issue.op == Op.H_STORE_V)),
+            stores.i.valid.eq(accept & (issue.op == Op["H_STORE_V"])),
             stores.i.payload.eq(issue.row),
             walk.elements.eq(issue.elements),
             walk.scales.eq(issue.scales),
@@ -144,9 +147,9 @@ class HbmPort(wiring.Component):
         ]
         with m.Switch(issue.op):
             for op, transfer in (
-                (Op.H_PREFETCH_M, Transfer.MATRIX),
-                (Op.H_PREFETCH_V, Transfer.VECTOR),
-                (Op.H_STORE_V, Transfer.STORE),
+                (Op["H_PREFETCH_M"], Transfer.MATRIX),
+                (Op["H_PREFETCH_V"], Transfer.VECTOR),
+                (Op["H_STORE_V"], Transfer.STORE),
             ):
                 with m.Case(op):
                     m.d.comb += [walk.transfer.eq(transfer), collect.transfer.eq(transfer)]

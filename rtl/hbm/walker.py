@@ -226,7 +226,7 @@ class BeatWalker(wiring.Component):
 
 
 def _write_beat(bytes_of_row: Value, count: int, k: Value, offset: Value) -> tuple[Value, Value]:
-    """Return beat `k`, and its strobe, of a row of `count` bytes from byte `offset` of beat 0 on."""
+    """Return beat `k`, and its strobe, of a row of `count` bytes from `offset` in beat 0 on."""
     after = -count % BEAT_BYTES + BEAT_BYTES  # the last beat holds no byte beyond the row
 
     def shifted(row: Value, unit: int) -> Value:

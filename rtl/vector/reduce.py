@@ -179,20 +179,22 @@ class Reduction(wiring.Component):
         for tree, load in ((self._sum, self.load_sum), (self._max, self.load_max)):
             m.d.comb += [tree.load.eq(load), tree.row.eq(self.row), tree.heads.eq(self.heads)]
 
-        # What belongs to a reduction travels beside the trees; flight[k] is k + 1 cycles old. One
-        # signal for all of it costs a simulator one update in an idle cycle.
+        # What belongs to a reduction travels beside the trees; flight[k] is k + 1 cycles old, and
+        # all zero when there is none. One signal for all of it costs a simulator one update in an
+        # idle cycle.
         item = data.StructLayout(
             {"valid": 1, "is_max": 1, "start": BF16.width, "index": 3, "tag": Tag}
         )
         flight = Signal(data.ArrayLayout(item, self.latency))
         new = Signal(item)
-        m.d.comb += [
-            new.valid.eq(self.load_sum | self.load_max),
-            new.is_max.eq(self.load_max),
-            new.start.eq(self.start),
-            new.index.eq(self.index),
-            new.tag.eq(self.tag),
-        ]
+        with m.If(self.load_sum | self.load_max):
+            m.d.comb += [
+                new.valid.eq(1),
+                new.is_max.eq(self.load_max),
+                new.start.eq(self.start),
+                new.index.eq(self.index),
+                new.tag.eq(self.tag),
+            ]
         m.d.sync += flight.as_value().eq(Cat(new, flight))
 
         # The starting value has a register for each kind, so that the other kind's leaf is quiet.

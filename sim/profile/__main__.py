@@ -75,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return run(options)
     except OSError as error:
-        print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)
+        print(f"error: {error.filename or 'output'}: {error.strerror}", file=sys.stderr)
     except MixedProfilesError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
