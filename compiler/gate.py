@@ -42,21 +42,21 @@ def sigmoid_gate(
         )
     scalars = prog.fp_mem.window("gate scalars", rows)
     products = prog.vram.matrix("gate products", min(TOKENS_AT_ONCE, rows), prog.config.MLEN)
+    groups, rest = divmod(rows, TOKENS_AT_ONCE)
+    first = (groups * TOKENS_AT_ONCE or rows) - 1
+    prog.stage("shared_expert_gate", f"row=0 and up to row {first}, {products.rows} at a time")
     with prog.emitter("sigmoid_gate"), prog.f("one") as one, ExitStack() as stack:
         stack.callback(prog.vram.free, products)
         load_constant(prog, one, "one")
         tokens = _Tokens(prog, x, gate_row, target, products, one, stack)
         for pointer, start in tokens.starts(scalars.start):
             load_immediate(prog, pointer, start)
-        groups, rest = divmod(rows, TOKENS_AT_ONCE)
         if groups:
-            last = groups * TOKENS_AT_ONCE - 1
-            detail = f"row=0 and up to row {last}, {TOKENS_AT_ONCE} rows a loop body"
-            prog.stage("shared_expert_gate", detail)
             with loop(prog, groups, "token groups"):
                 tokens.emit(TOKENS_AT_ONCE)
-        if rest:
+        if groups and rest:
             prog.stage("shared_expert_gate", f"row={rows - rest} and up to row {rows - 1}")
+        if rest:
             tokens.emit(rest)
     return scalars
 

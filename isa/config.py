@@ -1,4 +1,5 @@
-"""One configuration for the whole project: hardware, compiler and host read their sizes from it and nowhere else."""
+"""One configuration for the whole project: hardware, compiler and host read their sizes from it and
+nowhere else."""
 
 import dataclasses
 import difflib
@@ -11,10 +12,12 @@ from pathlib import Path
 
 
 class ConfigError(ValueError):
-    """A configuration that breaks a rule; the message names the field, the value, the rule and the way out."""
+    """A configuration that breaks a rule; the message names the field, the value, the rule and the
+    way out."""
 
 
-#: Element formats that the HBM port converts, by configuration name: bytes per element, whether E8M0 scales follow.
+#: Element formats that the HBM port converts, by configuration name: bytes per element, whether
+#: E8M0 scales follow.
 MX_FORMATS: dict[str, tuple[int, bool]] = {"e4m3": (1, True)}
 
 ISSUE_POLICIES = ("overlap", "serial")
@@ -24,7 +27,8 @@ ISSUE_POLICIES = ("overlap", "serial")
 class PlenaConfig:
     """Every size and policy of one machine (architecture.md, "Configuration").
 
-    Sizes are in elements, rows, tiles or words as named; times in cycles unless a unit is in the name.
+    Sizes are in elements, rows, tiles or words as named; times in cycles unless a unit is in the
+    name.
     Raises `ConfigError` on construction when a value or a relation between values is not supported.
     """
 
@@ -53,6 +57,7 @@ class PlenaConfig:
     MX_WEIGHTS: str = "e4m3"
     MX_ACTIVATIONS: str = "e4m3"
     MX_KV: str = "e4m3"
+    BMM_SCALE_LOG2: int | None = None  #: log2 of bmm_scale; None is -ceil(log2(HLEN) / 2)
     TOPK_MAX: int = 16
     ISSUE: str = "overlap"
     CLOCK_PERIOD_PS: int = 1000
@@ -69,9 +74,13 @@ class PlenaConfig:
             self._check_type(field.name)
         for name in ("MLEN", "BLEN", "HLEN", "SFU_LANES", "MX_BLOCK"):
             value = getattr(self, name)
-            self._require(value & (value - 1) == 0, name, "must be a power of two", "e.g. 64, 4, 16")
+            self._require(
+                value & (value - 1) == 0, name, "must be a power of two", "e.g. 64, 4, 16"
+            )
         self._require(8 <= self.MLEN <= 512, "MLEN", "must be 8 to 512", "tiny uses 8, default 64")
-        self._require(2 <= self.BLEN <= self.MLEN, "BLEN", f"must be 2 to MLEN = {self.MLEN}", "use 4")
+        self._require(
+            2 <= self.BLEN <= self.MLEN, "BLEN", f"must be 2 to MLEN = {self.MLEN}", "use 4"
+        )
         self._require(
             2 <= self.HLEN <= self.MLEN and self.MLEN // self.HLEN <= 32,
             "HLEN",
@@ -79,15 +88,25 @@ class PlenaConfig:
             "use MLEN / 4",
         )
         self._require(
-            self.SFU_LANES <= self.MLEN, "SFU_LANES", f"must be at most MLEN = {self.MLEN}", "use MLEN"
+            self.SFU_LANES <= self.MLEN,
+            "SFU_LANES",
+            f"must be at most MLEN = {self.MLEN}",
+            "use MLEN",
         )
         self._require(
             self.MX_BLOCK <= self.MLEN, "MX_BLOCK", f"must divide MLEN = {self.MLEN}", "use 8"
         )
         for name in ("VRAM_ROWS", "MRAM_TILES", "FP_MEM_WORDS", "INT_MEM_WORDS", "IMEM_WORDS"):
-            self._require(2 <= getattr(self, name) <= 1 << 20, name, "must be 2 to 1048576", "use the default")
+            self._require(
+                2 <= getattr(self, name) <= 1 << 20, name, "must be 2 to 1048576", "use the default"
+            )
         self._require(2 <= self.INFLIGHT <= 64, "INFLIGHT", "must be 2 to 64", "use 16")
-        self._require(self.VRAM_ROWS >= self.MLEN, "VRAM_ROWS", f"must hold MLEN = {self.MLEN} rows", "raise it")
+        self._require(
+            self.VRAM_ROWS >= self.MLEN,
+            "VRAM_ROWS",
+            f"must hold MLEN = {self.MLEN} rows",
+            "raise it",
+        )
         self._require(
             self.FP_MEM_WORDS % self.MLEN == 0,
             "FP_MEM_WORDS",
@@ -101,35 +120,70 @@ class PlenaConfig:
             "must be a multiple of 64 between 4096 and 2**48",
             "use 17179869184 (16 GiB)",
         )
-        for name in ("HBM_LATENCY", "HBM_CYCLES_PER_BEAT", "HBM_OUTSTANDING", "HBM_QUEUE", "LOOP_DEPTH"):
-            self._require(1 <= getattr(self, name) <= 4096, name, "must be 1 to 4096", "use the default")
-        self._require(
-            1 <= self.m_prefetch <= self.MLEN, "HBM_M_PREFETCH", f"must be 1 to MLEN = {self.MLEN}", "leave it out"
-        )
-        for name in ("HBM_V_PREFETCH", "HBM_V_WRITEBACK"):
-            self._require(1 <= getattr(self, name) <= self.MLEN, name, "must be 1 to MLEN", "leave it out")
-        for name in ("MX_WEIGHTS", "MX_ACTIVATIONS", "MX_KV"):
+        for name in (
+            "HBM_LATENCY",
+            "HBM_CYCLES_PER_BEAT",
+            "HBM_OUTSTANDING",
+            "HBM_QUEUE",
+            "LOOP_DEPTH",
+        ):
             self._require(
-                getattr(self, name) in MX_FORMATS, name, f"must be one of {', '.join(MX_FORMATS)}", "use e4m3"
+                1 <= getattr(self, name) <= 4096, name, "must be 1 to 4096", "use the default"
             )
         self._require(
-            1 <= self.TOPK_MAX <= 255, "TOPK_MAX", "must be 1 to 255 (top_k has 8 bits in the policy)", "use 16"
+            1 <= self.m_prefetch <= self.MLEN,
+            "HBM_M_PREFETCH",
+            f"must be 1 to MLEN = {self.MLEN}",
+            "leave it out",
+        )
+        for name in ("HBM_V_PREFETCH", "HBM_V_WRITEBACK"):
+            self._require(
+                1 <= getattr(self, name) <= self.MLEN, name, "must be 1 to MLEN", "leave it out"
+            )
+        for name in ("MX_WEIGHTS", "MX_ACTIVATIONS", "MX_KV"):
+            self._require(
+                getattr(self, name) in MX_FORMATS,
+                name,
+                f"must be one of {', '.join(MX_FORMATS)}",
+                "use e4m3",
+            )
+        self._require(
+            self.BMM_SCALE_LOG2 is None or -64 <= self.BMM_SCALE_LOG2 <= 64,
+            "BMM_SCALE_LOG2",
+            "must be -64 to 64",
+            "leave it out for -ceil(log2(HLEN) / 2)",
         )
         self._require(
-            self.ISSUE in ISSUE_POLICIES, "ISSUE", f"must be one of {', '.join(ISSUE_POLICIES)}", "use overlap"
+            1 <= self.TOPK_MAX <= 255,
+            "TOPK_MAX",
+            "must be 1 to 255 (top_k has 8 bits in the policy)",
+            "use 16",
         )
-        self._require(1 <= self.CLOCK_PERIOD_PS <= 10**9, "CLOCK_PERIOD_PS", "must be 1 to 10**9", "use 1000")
+        self._require(
+            self.ISSUE in ISSUE_POLICIES,
+            "ISSUE",
+            f"must be one of {', '.join(ISSUE_POLICIES)}",
+            "use overlap",
+        )
+        self._require(
+            1 <= self.CLOCK_PERIOD_PS <= 10**9, "CLOCK_PERIOD_PS", "must be 1 to 10**9", "use 1000"
+        )
 
     def _check_type(self, name: str) -> None:
         value = getattr(self, name)
+        if name == "BMM_SCALE_LOG2" and value is None:
+            return
         wanted = str if name in ("name", "ISSUE", "MX_WEIGHTS", "MX_ACTIVATIONS", "MX_KV") else int
         if type(value) is not wanted:
             raise ConfigError(
                 f"{name} = {value!r}: must be {'a string' if wanted is str else 'an integer'}, "
                 f"not {type(value).__name__}"
             )
-        if isinstance(value, int) and value < 1:
-            raise ConfigError(f"{name} = {value!r}: must be at least 1; leave it out for the default")
+        # An exponent is the only number that may be zero or negative.
+        if isinstance(value, int) and value < 1 and name != "BMM_SCALE_LOG2":
+            raise ConfigError(
+                f"{name} = {value!r}: must be at least 1; leave it out for the default"
+            )
 
     def _require(self, holds: bool, name: str, rule: str, way_out: str) -> None:
         if not holds:
@@ -158,6 +212,13 @@ class PlenaConfig:
         return self.HBM_V_WRITEBACK or self.BLEN
 
     @property
+    def bmm_scale(self) -> float:
+        """The factor that M_BMM and its kin multiply by before they accumulate: a power of two."""
+        if self.BMM_SCALE_LOG2 is None:
+            return 2.0 ** -(self.HLEN.bit_length() // 2)
+        return 2.0**self.BMM_SCALE_LOG2
+
+    @property
     def heads(self) -> int:
         """Attention heads side by side in a row, and significant bits of V_MASK."""
         return self.MLEN // self.HLEN
@@ -179,7 +240,8 @@ class PlenaConfig:
 
     @cached_property
     def digest(self) -> str:
-        """A hash of every field but the name, for artefacts that must not be mixed between configurations."""
+        """A hash of every field but the name, for artefacts that must not be mixed between
+        configurations."""
         fields = {k: v for k, v in dataclasses.asdict(self).items() if k != "name"}
         return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -202,17 +264,20 @@ PRESETS: dict[str, PlenaConfig] = {
 def load_config(source: str) -> PlenaConfig:
     """The preset called `source`, or the configuration in the TOML file at that path.
 
-    A file may name the preset it starts from with `base = "small"`; every other key is a field of `PlenaConfig`.
+    A file may name the preset it starts from with `base = "small"`; every other key is a field of
+    `PlenaConfig`.
 
     Raises:
-        ConfigError: unknown preset, unreadable file, unknown key (with the nearest one), or a bad value.
+        ConfigError: unknown preset, unreadable file, unknown key (with the nearest one), or a bad
+        value.
     """
     if source in PRESETS:
         return PRESETS[source]
     path = Path(source)
     if not path.is_file():
         raise ConfigError(
-            f"configuration {source!r}: neither a preset ({', '.join(PRESETS)}) nor a TOML file that exists"
+            f"configuration {source!r}: neither a preset ({', '.join(PRESETS)}) nor a TOML file "
+            "that exists"
         )
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -228,7 +293,7 @@ def load_config(source: str) -> PlenaConfig:
             hint = f"; did you mean {near[0]}?" if near else f"; known: {', '.join(known)}"
             raise ConfigError(f"{source}: unknown key {key!r}{hint}")
     # Amounts that follow MLEN or BLEN are derived again unless the file gives them.
-    follow = {k: None for k in ("HBM_M_PREFETCH", "HBM_V_PREFETCH", "HBM_V_WRITEBACK")}
+    follow = dict.fromkeys(("HBM_M_PREFETCH", "HBM_V_PREFETCH", "HBM_V_WRITEBACK"))
     try:
         return PRESETS[base].replace(**{"name": path.stem, **follow, **table})
     except ConfigError as error:

@@ -33,7 +33,8 @@ class Field:
         return value << self.base
 
 
-#: Every field of the word (isa.md, "Word format"). Forms overlap: imm18 and imm22 cover rs2, rs3 and funct1.
+#: Every field of the word (isa.md, "Word format"). Forms overlap: imm18 and imm22 cover rs2, rs3
+#: and funct1.
 FIELDS: dict[str, Field] = {
     f.name: f
     for f in (
@@ -68,8 +69,8 @@ REGISTER_COUNT: dict[Kind, int] = {Kind.GP: 16, Kind.F: 8, Kind.A: 8}
 class Operand:
     """One operand, in the assembler's order.
 
-    `reads`/`writes` are about the register that the field names. `allowed` limits a flag's values; empty is any
-    that fits. `limit` bounds an immediate below its field's width.
+    `reads`/`writes` are about the register that the field names. `allowed` limits a flag's values;
+    empty is any that fits. `limit` bounds an immediate below its field's width.
     """
 
     name: str

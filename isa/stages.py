@@ -1,7 +1,9 @@
-"""The stage vocabulary: what an instruction is doing for the model, and which branch that belongs to.
+"""The stage vocabulary: what an instruction is doing for the model, and which branch that belongs
+to.
 
-`Stage` is the only declaration of the vocabulary (attribution.md, "Vocabulary"). The compiler validates names
-against it, the image carries the names in this order, the hardware carries the 4-bit index.
+`Stage` is the only declaration of the vocabulary (attribution.md, "Vocabulary"). The compiler
+validates names against it, the image carries the names in this order, the hardware carries the
+4-bit index.
 """
 
 from amaranth.lib import enum
@@ -39,7 +41,8 @@ class Stage(enum.IntEnum, shape=4):
             if stage.label == label:
                 return stage
         raise ValueError(
-            f"stage {label!r} is not in the vocabulary; use one of: {', '.join(s.label for s in cls)}"
+            f"stage {label!r} is not in the vocabulary; use one of: "
+            f"{', '.join(s.label for s in cls)}"
         )
 
 
@@ -54,7 +57,7 @@ class Branch(enum.Enum):
 
 BRANCH_OF: dict[Stage, Branch] = {
     Stage.RESIDUAL_SETUP: Branch.PLUMBING,
-    Stage.ROUTER_TOPK: Branch.ROUTED,  # grows with the number of experts, and a dense layer has none
+    Stage.ROUTER_TOPK: Branch.ROUTED,  # grows with the number of experts; no dense counterpart
     Stage.ACCUMULATOR_INIT: Branch.PLUMBING,
     Stage.GATHER: Branch.PLUMBING,
     Stage.EXPERT_WEIGHT_ADDRESS: Branch.ROUTED,

@@ -1,1 +1,2 @@
-"""The PLENA datapath as Amaranth components: leaves, units, memories, dispatcher, profile counters and the top."""
+"""The PLENA datapath as Amaranth components: leaves, units, memories, dispatcher, profile counters
+and the top."""

@@ -1,6 +1,7 @@
 """Payloads and ports between the blocks of the machine; every boundary's layout is declared here.
 
-Signatures are written from the initiator's side (the unit that asks); the memory or the dispatcher flips them.
+Signatures are written from the initiator's side (the unit that asks); the memory or the dispatcher
+flips them.
 """
 
 from functools import cached_property
@@ -29,7 +30,8 @@ class Tag(data.Struct):
 
 
 class Completion(data.Struct):
-    """A unit finished the instruction `tag`: all its writes are in the memories after this cycle's clock edge."""
+    """A unit finished the instruction `tag`: all its writes are in the memories after this cycle's
+    clock edge."""
 
     valid: unsigned(1)
     tag: Tag
@@ -52,7 +54,8 @@ class GpWrite(data.Struct):
 
 
 class HbmRequest(data.Struct):
-    """One beat of 64 bytes; `address` counts beats. A write changes the bytes whose strobe bit is set."""
+    """One beat of 64 bytes; `address` counts beats. A write changes the bytes whose strobe bit is
+    set."""
 
     address: unsigned(HBM_ADDRESS_BITS - 6)
     write: unsigned(1)
@@ -62,7 +65,8 @@ class HbmRequest(data.Struct):
 
 
 class HbmResponse(data.Struct):
-    """The answer to one request, in request order; writes are answered too (data is then meaningless)."""
+    """The answer to one request, in request order; writes are answered too (data is then
+    meaningless)."""
 
     data: unsigned(512)
     error: unsigned(1)
@@ -81,7 +85,8 @@ class Shapes:
 
     @cached_property
     def row(self) -> data.ArrayLayout:
-        """A vector SRAM row, or a row or column of a matrix tile: MLEN BF16 lanes, lane 0 in the low bits."""
+        """A vector SRAM row, or a row or column of a matrix tile: MLEN BF16 lanes, lane 0 in the
+        low bits."""
         return data.ArrayLayout(BF16_BITS, self.config.MLEN)
 
     @cached_property
@@ -92,8 +97,8 @@ class Shapes:
                 "tag": Tag,
                 "op": Op,
                 "tile": self.tile_bits,
-                "index": self.lane_bits,  # first column (M_MM) or row (M_TMM) of the group in the tile
-                "row": self.row_bits,  # first vector SRAM row: activations, or the write-out's target
+                "index": self.lane_bits,  # first column (M_MM) or row (M_TMM) of the group
+                "row": self.row_bits,  # first vector SRAM row: read, or the write-out's target
                 "lane": self.lane_bits,  # write-out: first lane
                 "stride": self.row_bits,  # write-out: rows between rows
             }
@@ -135,7 +140,8 @@ class Shapes:
 
     @cached_property
     def hbm_issue(self) -> data.StructLayout:
-        """H_*: byte addresses of row 0's elements and scales; later rows are `stride` (scales: stride/8) further."""
+        """H_*: byte addresses of row 0's elements and scales; later rows are `stride` (scales:
+        stride/8) further."""
         return data.StructLayout(
             {
                 "tag": Tag,
@@ -150,7 +156,8 @@ class Shapes:
 
     @cached_property
     def vram_read(self) -> wiring.Signature:
-        """A vector SRAM read port: `data` is the row asked for in the cycle before, and holds without `en`."""
+        """A vector SRAM read port: `data` is the row asked for in the cycle before, and holds
+        without `en`."""
         return wiring.Signature({"en": Out(1), "row": Out(self.row_bits), "data": In(self.row)})
 
     @cached_property
@@ -168,7 +175,8 @@ class Shapes:
 
     @cached_property
     def mram_read(self) -> wiring.Signature:
-        """The matrix SRAM read port: column `index` of a tile, or row `index` when `transposed`; a cycle later."""
+        """The matrix SRAM read port: column `index` of a tile, or row `index` when `transposed`; a
+        cycle later."""
         return wiring.Signature(
             {
                 "en": Out(1),
@@ -199,5 +207,6 @@ class Shapes:
 
     @cached_property
     def hbm_response(self) -> stream.Signature:
-        """Answers from the memory (initiator: the memory); the port takes one in every cycle: ready is always high."""
+        """Answers from the memory (initiator: the memory); the port takes one in every cycle: ready
+        is always high."""
         return stream.Signature(HbmResponse)

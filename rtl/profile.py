@@ -1,23 +1,28 @@
 """Profile counters in hardware: per stage, what every cycle and every beat was spent on."""
 
+from typing import Any
+
 from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from isa.opcodes import Unit
 from isa.stages import Stage
-from rtl.dispatch.dispatcher import COMPLETIONS, Stall
+from rtl.dispatch.events import COMPLETIONS, Stall
 
 COUNTER_BITS = 48
 
-#: What each per-stage counter counts. One event per cycle adds one to the counter of the event's stage.
+#: What each per-stage counter counts. One event per cycle adds one to the counter of the event's
+#: stage.
 COUNTERS: dict[str, str] = {
-    "wall": "cycles of the run; each belongs to the oldest unfinished instruction, or to the one at dispatch",
+    "wall": "cycles of the run; each belongs to the oldest unfinished instruction, or to the one "
+    "at dispatch",
     "dispatched": "instructions that left the dispatcher",
     "completed_immediate": "instructions that completed in their dispatch cycle",
     **{f"completed_{name}": f"instructions that completed on port {name}" for name in COMPLETIONS},
     **{
-        f"busy_{unit.name.lower()}": f"cycles with an unfinished {unit.name} instruction (stage of the oldest one)"
+        f"busy_{unit.name.lower()}": f"cycles with an unfinished {unit.name} instruction (stage of "
+        "the oldest one)"
         for unit in Unit
     },
     "multipliers": "cycles with a row of activations in the multipliers of the matrix array",
@@ -32,10 +37,18 @@ COUNTERS: dict[str, str] = {
 
 
 class StageCounter(wiring.Component):
-    """Counts one event per stage; members `en`, `stage`, and a registered read of stage `select` in `value`."""
+    """Counts one event per stage; members `en`, `stage`, and a registered read of stage `select` in
+    `value`."""
+
+    en: Any
+    stage: Any
+    select: Any
+    value: Any
 
     def __init__(self) -> None:
-        super().__init__({"en": In(1), "stage": In(Stage), "select": In(Stage), "value": Out(COUNTER_BITS)})
+        super().__init__(
+            {"en": In(1), "stage": In(Stage), "select": In(Stage), "value": Out(COUNTER_BITS)}
+        )
         self.counts = [Signal(COUNTER_BITS, name=stage.label) for stage in Stage]
 
     def elaborate(self, platform: object) -> Module:
@@ -55,9 +68,14 @@ class StageCounter(wiring.Component):
 class ProfileCounters(wiring.Component):
     """Every counter of `COUNTERS`, and `overlap`: cycles in which two or more units were busy.
 
-    Members: per counter `<name>_en` and `<name>_stage`; `overlap_en`; `read_counter` (index in `COUNTERS`; one
-    past the last is `overlap`), `read_stage`, and two cycles later `read_value`.
+    Members: per counter `<name>_en` and `<name>_stage`; `overlap_en`; `read_counter` (index in
+    `COUNTERS`; one past the last is `overlap`), `read_stage`, and two cycles later `read_value`.
     """
+
+    overlap_en: Any
+    read_counter: Any
+    read_stage: Any
+    read_value: Any
 
     def __init__(self) -> None:
         ports: dict[str, object] = {

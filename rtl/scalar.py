@@ -1,6 +1,9 @@
-"""The scalar unit: BF16 scalar arithmetic, FP_MEM, INT_MEM, and the map from FP_MEM to a vector row."""
+"""The scalar unit: BF16 scalar arithmetic, FP_MEM, INT_MEM, and the map from FP_MEM to a vector
+row."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from typing import Any
+
+from amaranth.hdl import Cat, MemoryData, Module, Mux, Signal
 from amaranth.lib import memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -21,20 +24,26 @@ class ScalarUnit(wiring.Component):
     2                                                                      row written, done
     ====== ============================= ================================= =================
 
-    A new instruction every cycle, but none in the cycle after an S_MAP_V_FP (it uses the read port). FP_MEM is
-    kept as rows of MLEN words, so a map of any alignment reads two rows.
+    A new instruction every cycle, but none in the cycle after an S_MAP_V_FP (it uses the read
+    port). FP_MEM is kept as rows of MLEN words, so a map of any alignment reads two rows.
 
-    Members: `issue` stream; `done`; `fp_write`, `gp_write`; `vram_write` (S_MAP_V_FP's row). `fp_mem` and
-    `int_mem` are the storages, for the host.
+    Members: `issue` stream; `done`; `fp_write`, `gp_write`; `vram_write` (S_MAP_V_FP's row).
+    `fp_mem` and `int_mem` are the storages, for the host.
     """
+
+    issue: Any
+    done: Any
+    fp_write: Any
+    gp_write: Any
+    vram_write: Any
 
     def __init__(self, config: PlenaConfig) -> None:
         self._config = config
         self._shapes = shapes = Shapes(config)
-        self.fp_mem = memory.MemoryData(
+        self.fp_mem = MemoryData(
             shape=BF16_BITS * config.MLEN, depth=config.FP_MEM_WORDS // config.MLEN, init=[]
         )
-        self.int_mem = memory.MemoryData(shape=32, depth=config.INT_MEM_WORDS, init=[])
+        self.int_mem = MemoryData(shape=32, depth=config.INT_MEM_WORDS, init=[])
         super().__init__(
             {
                 "issue": In(stream.Signature(shapes.scalar_issue)),
@@ -61,14 +70,27 @@ class ScalarUnit(wiring.Component):
             self.issue.ready.eq(~mapping),
             take.eq(self.issue.valid & ~mapping),
         ]
-        m.d.sync += [x_valid.eq(take), mapping.eq(take & (p.op == Op.S_MAP_V_FP)), map_done.eq(mapping)]
+        m.d.sync += [
+            x_valid.eq(take),
+            mapping.eq(take & (p.op == Op.S_MAP_V_FP)),
+            map_done.eq(mapping),
+        ]
         with m.If(take):
-            m.d.sync += [x_tag.eq(p.tag), x_op.eq(p.op), x_index.eq(p.index), x_row.eq(p.row), x_word.eq(p.address)]
+            m.d.sync += [
+                x_tag.eq(p.tag),
+                x_op.eq(p.op),
+                x_index.eq(p.index),
+                x_row.eq(p.row),
+                x_word.eq(p.address),
+            ]
 
         # Memories are addressed and written in cycle 0, so a load sees the store before it.
         m.submodules.access = access = Module()
         with access.If(mapping):
-            access.d.comb += [fp_read.addr.eq(x_word[lane_bits:] + 1), fp_read.en.eq(x_word[:lane_bits] != 0)]
+            access.d.comb += [
+                fp_read.addr.eq(x_word[lane_bits:] + 1),
+                fp_read.en.eq(x_word[:lane_bits] != 0),
+            ]
         with access.Elif(take):
             with access.Switch(p.op):
                 with access.Case(Op.S_LD_FP, Op.S_MAP_V_FP):
@@ -82,7 +104,11 @@ class ScalarUnit(wiring.Component):
                 with access.Case(Op.S_LD_INT):
                     access.d.comb += [int_read.addr.eq(p.address), int_read.en.eq(1)]
                 with access.Case(Op.S_ST_INT):
-                    access.d.comb += [int_store.addr.eq(p.address), int_store.en.eq(1), int_store.data.eq(p.value)]
+                    access.d.comb += [
+                        int_store.addr.eq(p.address),
+                        int_store.en.eq(1),
+                        int_store.data.eq(p.value),
+                    ]
 
         results = self._arithmetic(m, take)
         m.submodules.retire = retire = Module()
@@ -95,15 +121,21 @@ class ScalarUnit(wiring.Component):
                 with retire.Case(Op.S_LD_FP):
                     retire.d.comb += [
                         self.fp_write.valid.eq(1),
-                        self.fp_write.value.eq(fp_read.data.word_select(x_word[:lane_bits], BF16_BITS)),
+                        self.fp_write.value.eq(
+                            fp_read.data.word_select(x_word[:lane_bits], BF16_BITS)
+                        ),
                     ]
                 with retire.Case(Op.S_LD_INT):
-                    retire.d.comb += [self.gp_write.valid.eq(1), self.gp_write.value.eq(int_read.data)]
+                    retire.d.comb += [
+                        self.gp_write.valid.eq(1),
+                        self.gp_write.value.eq(int_read.data),
+                    ]
             retire.d.comb += [self.fp_write.index.eq(x_index), self.gp_write.index.eq(x_index)]
         with retire.Elif(map_done):
             retire.d.comb += [self.done.valid.eq(1), self.done.tag.eq(self.vram_write.tag)]
 
-        # S_MAP_V_FP: the first row waits one cycle for the second; both shift down to the word asked for.
+        # S_MAP_V_FP: the first row waits one cycle for the second; both shift down to the word
+        # asked for.
         first, offset = Signal(width), Signal(lane_bits)
         m.submodules.map = map_ = Module()
         with m.If(mapping):
@@ -117,15 +149,17 @@ class ScalarUnit(wiring.Component):
             map_.d.comb += [
                 self.vram_write.en.eq(1),
                 self.vram_write.lanes.eq((1 << self._config.MLEN) - 1),
-                self.vram_write.data.eq(Mux(offset == 0, first, Cat(first, fp_read.data) >> (offset * BF16_BITS))),
+                self.vram_write.data.eq(
+                    Mux(offset == 0, first, Cat(first, fp_read.data) >> (offset * BF16_BITS))
+                ),
             ]
         return m
 
-    def _arithmetic(self, m: Module, take: Signal) -> list[tuple[Op, Signal]]:
+    def _arithmetic(self, m: Module, take: Signal) -> list[tuple[Any, Signal]]:
         """One leaf per kind; its operand registers load only for its own operations."""
         p = self.issue.payload
-        results: list[tuple[Op, Signal]] = []
-        kinds = (
+        results: list[tuple[Any, Signal]] = []
+        kinds: tuple[tuple[str, Any, tuple[Any, ...]], ...] = (
             ("add", FloatAdd(BF16), (Op.S_ADD_FP, Op.S_SUB_FP)),
             ("multiply", FloatMul(BF16, BF16), (Op.S_MUL_FP,)),
             ("maximum", BF16MinMax(), (Op.S_MAX_FP,)),

@@ -1,4 +1,7 @@
-"""The whole machine: units and memories around the dispatcher, with the host's and the memory's ports."""
+"""The whole machine: units and memories around the dispatcher, with the host's and the memory's
+ports."""
+
+from typing import Any
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import wiring
@@ -7,7 +10,8 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from isa.config import PlenaConfig
 from isa.opcodes import Unit
 from isa.stages import Stage
-from rtl.dispatch.dispatcher import COMPLETIONS, Dispatch, Dispatcher, Halt, RunState, Stall
+from rtl.dispatch.dispatcher import Dispatcher
+from rtl.dispatch.events import COMPLETIONS, Dispatch, Halt, RunState, Stall
 from rtl.hbm import HbmPort
 from rtl.interfaces import PC_BITS, Completion, Shapes
 from rtl.matrix import MatrixSram, MatrixUnit
@@ -26,6 +30,28 @@ class PlenaTop(wiring.Component):
         hbm_request, hbm_response: 64-byte beats to the memory device, answers in order.
         profile_counter, profile_stage, profile_value: read-out of the counters, two cycles later.
     """
+
+    start: Any
+    entry: Any
+    length: Any
+    serial: Any
+    imem_write_en: Any
+    imem_write_address: Any
+    imem_write_word: Any
+    imem_write_stage: Any
+    state: Any
+    halt: Any
+    pc: Any
+    stall: Any
+    bill_stage: Any
+    counting: Any
+    dispatch: Any
+    immediate_done: Any
+    hbm_request: Any
+    hbm_response: Any
+    profile_counter: Any
+    profile_stage: Any
+    profile_value: Any
 
     def __init__(self, config: PlenaConfig) -> None:
         self.config = config
@@ -116,20 +142,34 @@ class PlenaTop(wiring.Component):
         for name in ("start", "entry", "length", "serial"):
             m.d.comb += getattr(dispatcher, name).eq(getattr(self, name))
         for name in ("en", "address", "word", "stage"):
-            m.d.comb += getattr(dispatcher, f"imem_write_{name}").eq(getattr(self, f"imem_write_{name}"))
-        for name in ("state", "halt", "pc", "stall", "bill_stage", "counting", "dispatch", "immediate_done"):
+            m.d.comb += getattr(dispatcher, f"imem_write_{name}").eq(
+                getattr(self, f"imem_write_{name}")
+            )
+        for name in (
+            "state",
+            "halt",
+            "pc",
+            "stall",
+            "bill_stage",
+            "counting",
+            "dispatch",
+            "immediate_done",
+        ):
             m.d.comb += getattr(self, name).eq(getattr(dispatcher, name))
         self._profile(m, done)
         return m
 
-    def _profile(self, m: Module, done: dict[str, Signal]) -> None:
+    def _profile(self, m: Module, done: dict[str, Any]) -> None:
         """Connects every counter's event and the stage it belongs to."""
         profile, dispatcher, scoreboard = self.profile, self.dispatcher, self.dispatcher.scoreboard
         dispatch, counting = dispatcher.dispatch, dispatcher.counting
         events: dict[str, tuple[object, object]] = {
             "wall": (counting, dispatcher.bill_stage),
             "dispatched": (dispatch.valid, dispatch.stage),
-            "completed_immediate": (dispatcher.immediate_done.valid, dispatcher.immediate_done.tag.stage),
+            "completed_immediate": (
+                dispatcher.immediate_done.valid,
+                dispatcher.immediate_done.tag.stage,
+            ),
             "multipliers": (self.matrix.mac_busy, self.matrix.mac_tag.stage),
         }
         for name in COMPLETIONS:
@@ -149,14 +189,20 @@ class PlenaTop(wiring.Component):
         for reason in Stall:
             if reason is not Stall.NONE:
                 stage = dispatcher.bill_stage if reason is Stall.DRAIN else dispatch.stage
-                events[f"stall_{reason.name.lower()}"] = (counting & (dispatcher.stall == reason), stage)
+                events[f"stall_{reason.name.lower()}"] = (
+                    counting & (dispatcher.stall == reason),
+                    stage,
+                )
         request = self.hbm.request
         accepted = request.valid & request.ready
         events["hbm_reads"] = (accepted & ~request.payload.write, request.payload.stage)
         events["hbm_writes"] = (accepted & request.payload.write, request.payload.stage)
         for name in COUNTERS:
             en, stage = events[name]
-            m.d.comb += [getattr(profile, f"{name}_en").eq(en), getattr(profile, f"{name}_stage").eq(stage)]
+            m.d.comb += [
+                getattr(profile, f"{name}_en").eq(en),
+                getattr(profile, f"{name}_stage").eq(stage),
+            ]
         flags = Cat(*busy.values())
         m.d.comb += [
             profile.overlap_en.eq((flags & (flags - 1))[: len(flags)] != 0),

@@ -1,10 +1,10 @@
-"""What every engine offers to the host: state access and single clock cycles of one elaborated design."""
+"""What every engine offers to the host: state access and single clock cycles of one elaborated
+design."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
-from amaranth.hdl import Value
-from amaranth.lib.memory import MemoryData
+from amaranth.hdl import MemoryData, Value
 
 from isa.config import PlenaConfig
 from rtl.top import PlenaTop
@@ -14,8 +14,9 @@ from sim.probe import Probe
 class Engine(ABC):
     """One elaborated machine that a host can clock.
 
-    Values are bit patterns as Python integers. Between `step` calls the design is settled: `get` returns what the
-    registers hold and what the combinational logic makes of the inputs that were `set`.
+    Values are bit patterns as Python integers. Between `step` calls the design is settled: `get`
+    returns what the registers hold and what the combinational logic makes of the inputs that were
+    `set`.
     """
 
     name: str

@@ -1,4 +1,5 @@
-"""The host loader: arrays in and out of every memory and register file of the machine, around the clock."""
+"""The host loader: arrays in and out of every memory and register file of the machine, around the
+clock."""
 
 import ml_dtypes
 import numpy as np
@@ -27,7 +28,8 @@ def bf16_bits(name: str, values: npt.ArrayLike) -> Bits:
 
 
 class Memories:
-    """Reads and writes the memories of an engine; shapes are in lanes, rows and tiles of `config`."""
+    """Reads and writes the memories of an engine; shapes are in lanes, rows and tiles of
+    `config`."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -36,7 +38,9 @@ class Memories:
 
     def _check(self, name: str, first: int, count: int, size: int, unit: str) -> None:
         if first < 0 or count < 0 or first + count > size:
-            raise IndexError(f"{name}: {unit} {first} to {first + count - 1} do not exist; it has {size} {unit}")
+            raise IndexError(
+                f"{name}: {unit} {first} to {first + count - 1} do not exist; it has {size} {unit}"
+            )
 
     def _pack(self, rows: Bits) -> list[int]:
         little = np.ascontiguousarray(rows, dtype="<u2")
@@ -84,7 +88,9 @@ class Memories:
         self._check("FP_MEM", first, len(words), self._config.FP_MEM_WORDS, "words")
         whole = self.read_fp()
         whole[first : first + len(words)] = words
-        self._engine.write_memory(self._top.scalar.fp_mem, 0, self._pack(whole.reshape(-1, self._config.MLEN)))
+        self._engine.write_memory(
+            self._top.scalar.fp_mem, 0, self._pack(whole.reshape(-1, self._config.MLEN))
+        )
 
     def read_fp(self) -> Bits:
         """All of FP_MEM."""
@@ -127,5 +133,3 @@ class Memories:
             "TOPK": self._engine.get(dispatcher.topk),
             "TOPK_VALID": self._engine.get(dispatcher.topk_valid),
         }
-
-

@@ -1,4 +1,5 @@
-"""The comparison of bit patterns, and the report of a difference: where, what, and which instruction wrote it last."""
+"""The comparison of bit patterns, and the report of a difference: where, what, and which
+instruction wrote it last."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,7 +22,8 @@ def canonical(bits: npt.NDArray[np.uint16]) -> npt.NDArray[np.uint16]:
 
 @dataclass(frozen=True)
 class Mismatch:
-    """One element that differs; `row` and `column` count in the tensor, `vram_row` and `lane` in the memory."""
+    """One element that differs; `row` and `column` count in the tensor, `vram_row` and `lane` in
+    the memory."""
 
     row: int
     column: int
@@ -33,7 +35,8 @@ class Mismatch:
 
     def __str__(self) -> str:
         return (
-            f"row {self.row} column {self.column} (vector SRAM row {self.vram_row} lane {self.lane}): "
+            f"row {self.row} column {self.column} (vector SRAM row {self.vram_row} lane "
+            f"{self.lane}): "
             f"got 0x{self.got:04X}, want 0x{self.want:04X}; last written by {self.writer}"
         )
 
@@ -87,6 +90,8 @@ def compare(
         pc = int(writers.pc[vram_row, lane])
         writer = describe(image, pc) if pc >= 0 else "no instruction"
         first.append(
-            Mismatch(row, column, vram_row, lane, int(got[row, column]), int(want[row, column]), writer)
+            Mismatch(
+                row, column, vram_row, lane, int(got[row, column]), int(want[row, column]), writer
+            )
         )
     return Comparison(name, got.size, len(rows), tuple(first))

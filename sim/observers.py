@@ -1,4 +1,5 @@
-"""What the host may watch while the machine runs. An observer is called once per cycle that has an event for it."""
+"""What the host may watch while the machine runs. An observer is called once per cycle that has an
+event for it."""
 
 from dataclasses import dataclass
 
@@ -34,7 +35,8 @@ class Completed:
 
 @dataclass(frozen=True)
 class Written:
-    """A write to an SRAM row: `lanes` is a bit per lane, `data` the row (only enabled lanes count)."""
+    """A write to an SRAM row: `lanes` is a bit per lane, `data` the row (only enabled lanes
+    count)."""
 
     cycle: int
     port: str
@@ -69,7 +71,8 @@ class Observer:
 
 
 class TagChecker(Observer):
-    """Checks on every run that the tag of each dispatch and completion is the image's tag at its pc."""
+    """Checks on every run that the tag of each dispatch and completion is the image's tag at its
+    pc."""
 
     def __init__(self, image: ProgramImage) -> None:
         self._stages = [int(s) for s in image.stages]
@@ -90,7 +93,8 @@ class TagChecker(Observer):
 
 
 class LastWriter(Observer):
-    """Remembers, for every lane of the vector SRAM, the pc of the instruction that wrote it last (-1: none)."""
+    """Remembers, for every lane of the vector SRAM, the pc of the instruction that wrote it last
+    (-1: none)."""
 
     def __init__(self, rows: int, lanes: int) -> None:
         self.pc = np.full((rows, lanes), -1, np.int32)

@@ -1,5 +1,5 @@
-"""The host's view of a cycle: one packed signal of everything that may need attention, so that a quiet cycle costs
-the host a single read.
+"""The host's view of a cycle: one packed signal of everything that may need attention, so that a
+quiet cycle costs the host a single read.
 """
 
 from dataclasses import dataclass
@@ -8,10 +8,11 @@ from typing import Any
 from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import wiring
 
-from rtl.dispatch.dispatcher import COMPLETIONS, RunState
+from rtl.dispatch.events import COMPLETIONS, RunState
 from rtl.top import PlenaTop
 
-#: Every port on which an instruction can complete, by the name of its counter and its event on the top.
+#: Every port on which an instruction can complete, by the name of its counter and its event on the
+#: top.
 COMPLETION_PORTS = ("immediate", *COMPLETIONS)
 
 
@@ -25,7 +26,8 @@ class WritePort:
 
 
 class Probe(wiring.Component):
-    """The top, and `flags`: the machine's state in the low bits, then a bit per event source in `sources`' order."""
+    """The top, and `flags`: the machine's state in the low bits, then a bit per event source in
+    `sources`' order."""
 
     def __init__(self, top: PlenaTop) -> None:
         super().__init__({})

@@ -1,4 +1,5 @@
-"""A progress bar for long runs: on a terminal only, after the first seconds, and never in the way of a log."""
+"""A progress bar for long runs: on a terminal only, after the first seconds, and never in the way
+of a log."""
 
 import sys
 import time
@@ -40,7 +41,10 @@ class Progress:
         self._bar.update(self._task, description=text)
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if self._bar is not None:
             self._bar.stop()

@@ -4,8 +4,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from amaranth.hdl import Value
-from amaranth.lib.memory import MemoryData
+from amaranth.hdl import MemoryData, Value
 from amaranth.sim import Simulator
 
 from isa.config import PlenaConfig
@@ -15,8 +14,8 @@ from sim.engine import Engine
 class PysimEngine(Engine):
     """Amaranth's simulator, driven from outside: a testbench only lends its context to the host.
 
-    Construction elaborates and compiles the design (`elaboration_seconds`); `reset` is cheap, so one engine
-    serves many runs.
+    Construction elaborates and compiles the design (`elaboration_seconds`); `reset` is cheap, so
+    one engine serves many runs.
     """
 
     name = "pysim"

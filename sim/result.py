@@ -11,8 +11,9 @@ from isa.traps import TRAP_HELP, Trap
 class RunResult:
     """How a run ended, and what the hardware counted.
 
-    `counters[name][stage]` are the per-stage counters of `rtl.profile.COUNTERS`; cycles are those of the run,
-    without the host's loading. `precise` is false only for a memory error under issue policy `overlap`.
+    `counters[name][stage]` are the per-stage counters of `rtl.profile.COUNTERS`; cycles are those
+    of the run, without the host's loading. `precise` is false only for a memory error under issue
+    policy `overlap`.
     """
 
     cause: Trap
@@ -34,7 +35,8 @@ class RunResult:
         return not self.cause.is_error
 
     def report(self, image: ProgramImage) -> str:
-        """What stopped the run: cause, instruction, source line, stage, operand, and the way out."""
+        """What stopped the run: cause, instruction, source line, stage, operand, and the way
+        out."""
         if self.cause is Trap.DONE:
             return f"DONE after {self.cycles} cycles"
         where = describe(image, self.pc)
@@ -44,7 +46,10 @@ class RunResult:
         elif self.cause.is_error:
             lines.append(f"  operand 0x{self.operand:X} ({self.operand}), word 0x{self.word:08X}")
             if not self.precise:
-                lines.append("  not precise: under issue policy overlap, younger instructions may have completed")
+                lines.append(
+                    "  not precise: under issue policy overlap, younger instructions may have "
+                    "completed"
+                )
         if self.cause in TRAP_HELP:
             lines.append(f"  {TRAP_HELP[self.cause]}")
         return "\n".join(lines)
@@ -55,4 +60,6 @@ def describe(image: ProgramImage, pc: int) -> str:
     if not 0 <= pc < len(image.words):
         return f"pc {pc} (past the program's {len(image.words)} words)"
     stage = image.vocabulary[int(image.stages[pc])]
-    return f"pc {pc} (line {int(image.lines[pc])}, stage {stage}): {word_text(int(image.words[pc]))}"
+    return (
+        f"pc {pc} (line {int(image.lines[pc])}, stage {stage}): {word_text(int(image.words[pc]))}"
+    )

@@ -7,7 +7,7 @@ from isa.config import PlenaConfig
 from isa.image import ProgramImage
 from isa.stages import Stage
 from isa.traps import Trap
-from rtl.dispatch.dispatcher import Stall
+from rtl.dispatch.events import Stall
 from rtl.profile import COUNTERS
 from sim.engine import Engine
 from sim.engines import make_engine
@@ -24,15 +24,16 @@ DEFAULT_MAX_CYCLES = 10_000_000
 class Simulation:
     """Loads `image` and runs it against the memory device `hbm`.
 
-    Construction resets the engine and loads the program; fill `memories` and `hbm`, then call `run`. After a
-    C_BREAK, `resume` goes on. Events go to `observers`; the tag check and the last-writer map are always on.
+    Construction resets the engine and loads the program; fill `memories` and `hbm`, then call
+    `run`. After a C_BREAK, `resume` goes on. Events go to `observers`; the tag check and the
+    last-writer map are always on.
 
     Args:
         config: the machine; must be the one that the image was made for (ImageError otherwise).
         image: the program.
         hbm: the memory device; a new, empty one by default.
-        engine: an engine's name, or an engine of this configuration to use again (construction is slow).
-        issue: "overlap" or "serial"; the configuration's by default.
+        engine: an engine's name, or an engine of this configuration to use again (construction is
+        slow). issue: "overlap" or "serial"; the configuration's by default.
     """
 
     def __init__(
@@ -53,7 +54,8 @@ class Simulation:
         self.engine = make_engine(engine, config) if isinstance(engine, str) else engine
         if self.engine.config != config:
             raise ValueError(
-                f"the engine was made for configuration {self.engine.config.name!r}, not {config.name!r}"
+                f"the engine was made for configuration {self.engine.config.name!r}, not "
+                f"{config.name!r}"
             )
         self.memories = Memories(self.engine)
         self.last_writer = LastWriter(config.VRAM_ROWS, config.MLEN)
@@ -74,7 +76,8 @@ class Simulation:
     ) -> RunResult:
         """Runs from `entry` until DONE, BREAK, a trap, or `max_cycles` cycles (cause WATCHDOG).
 
-        `progress` shows a bar on a terminal. Raises TagError when the hardware mislabels an instruction.
+        `progress` shows a bar on a terminal. Raises TagError when the hardware mislabels an
+        instruction.
         """
         top, engine = self.engine.top, self.engine
         self._observers = [TagChecker(self.image), self.last_writer, *observers]
@@ -104,11 +107,15 @@ class Simulation:
     def resume(self, result: RunResult, **options: object) -> RunResult:
         """Goes on behind the C_BREAK that `result` reports; options as for `run`."""
         if result.cause is not Trap.BREAK:
-            raise ValueError(f"only a run that stopped at C_BREAK can go on; this one stopped with {result.cause.name}")
+            raise ValueError(
+                f"only a run that stopped at C_BREAK can go on; this one stopped with "
+                f"{result.cause.name}"
+            )
         return self.run(entry=result.pc + 1, **options)  # type: ignore[arg-type]
 
     def _one_cycle(self, wants_cycle: list[Observer]) -> bool:
-        """Presents the memory's side, hands out the cycle's events, clocks once; True when the machine has halted."""
+        """Presents the memory's side, hands out the cycle's events, clocks once; True when the
+        machine has halted."""
         engine, top, probe, hbm = self.engine, self.engine.top, self.engine.probe, self.hbm
         cycle = self._cycle
         answer = hbm.response(cycle)
@@ -188,7 +195,8 @@ class Simulation:
         engine, top = self.engine, self.engine.top
         halted = cause is not Trap.WATCHDOG
         counters = {
-            name: [engine.get(count) for count in counter.counts] for name, counter in top.profile.counters.items()
+            name: [engine.get(count) for count in counter.counts]
+            for name, counter in top.profile.counters.items()
         }
         assert counters.keys() == COUNTERS.keys()
         return RunResult(
@@ -211,10 +219,15 @@ class Simulation:
         engine, top = self.engine, self.engine.top
         scoreboard = top.dispatcher.scoreboard
         stall = Stall(engine.get(top.stall))
-        reason = "instructions are being dispatched" if stall is Stall.NONE else f"dispatch waits: {stall.name}"
+        reason = (
+            "instructions are being dispatched"
+            if stall is Stall.NONE
+            else f"dispatch waits: {stall.name}"
+        )
         busy = [
             f"{unit} (stage {Stage(engine.get(getattr(scoreboard, f'busy_stage_{unit}'))).label})"
             for unit in ("scalar", "vector", "matrix", "hbm")
             if engine.get(getattr(scoreboard, f"busy_{unit}"))
         ]
-        return f"{reason}; unfinished work in: {', '.join(busy) or 'no unit'}; next is {describe(self.image, engine.get(top.pc))}"
+        following = describe(self.image, engine.get(top.pc))
+        return f"{reason}; unfinished work in: {', '.join(busy) or 'no unit'}; next is {following}"

@@ -1,1 +1,2 @@
-"""Runnable workloads (`python -m testbench.NAME`) and the reference that their results are compared with."""
+"""Runnable workloads (`python -m testbench.NAME`) and the reference that their results are compared
+with."""

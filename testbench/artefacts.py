@@ -11,10 +11,10 @@ from compiler.attribution_note import SHARED_VS_ROUTED_NOTE
 from isa.image import ProgramImage, write_atomically
 from sim.hbm import HbmDevice
 from sim.mismatch import Comparison
+from sim.numerics import bf16
 from sim.profile import build_profile, write_profile
 from sim.result import RunResult
 from sim.simulation import Simulation
-from testbench.reference import bf16
 from testbench.shared_case import SharedCase, read_matrix
 
 #: Every file, by what it holds.
@@ -32,7 +32,8 @@ FILES = {
 
 
 class Artefacts:
-    """The build directory; made when the first file is written, older files of the same names are replaced."""
+    """The build directory; made when the first file is written, older files of the same names are
+    replaced."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -42,7 +43,8 @@ class Artefacts:
         return self.directory / FILES[what]
 
     def write_program(self, image: ProgramImage, hbm: HbmDevice) -> None:
-        """Listing, source, image and memory, as they are before the run; results of an older run are removed."""
+        """Listing, source, image and memory, as they are before the run; results of an older run
+        are removed."""
         self.directory.mkdir(parents=True, exist_ok=True)
         for name in FILES:
             self.path(name).unlink(missing_ok=True)
@@ -52,9 +54,14 @@ class Artefacts:
         hbm.save(self.path("HBM before the run"))
 
     def write_results(
-        self, case: SharedCase, simulation: Simulation, result: RunResult, comparisons: list[Comparison]
+        self,
+        case: SharedCase,
+        simulation: Simulation,
+        result: RunResult,
+        comparisons: list[Comparison],
     ) -> dict[str, Any]:
-        """Profile, result and reference arrays (BF16 patterns, [rows, hidden]); returns the profile."""
+        """Profile, result and reference arrays (BF16 patterns, [rows, hidden]); returns the
+        profile."""
         profile = build_profile(
             image=simulation.image,
             config=simulation.config,

@@ -1,6 +1,6 @@
 """Measures the simulator: a fixed program per configuration, each in a process of its own.
 
-    python -m testbench.bench --config tiny --config default
+python -m testbench.bench --config tiny --config default
 """
 
 import argparse
@@ -27,7 +27,9 @@ def measure(config_name: str, engine_name: str, rows: int) -> dict[str, Any]:
     """Builds, runs and times a DeepSeek shared expert, hidden = intermediate = MLEN."""
     config = load_config(config_name)
     started = time.perf_counter()
-    case = build_case(config, spec_of("deepseek", hidden=config.MLEN, intermediate=config.MLEN), rows=rows)
+    case = build_case(
+        config, spec_of("deepseek", hidden=config.MLEN, intermediate=config.MLEN), rows=rows
+    )
     compiled = time.perf_counter()
     engine = make_engine(engine_name, config)
     simulation = Simulation(config, case.program.image, case.hbm(), engine=engine)
@@ -51,11 +53,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Prints a table of the measurements; 1 when a result was not exact."""
     p = argparse.ArgumentParser(
         prog="python -m testbench.bench",
-        description="Measure simulated cycles per second, elaboration time and peak memory of a fixed program, "
+        description="Measure simulated cycles per second, elaboration time and peak memory of a "
+        "fixed program, "
         f"a DeepSeek shared expert on {ROWS} tokens with hidden = intermediate = MLEN.",
-        epilog="Times depend on the machine and on what else it does: compare figures of one run only.",
+        epilog="Times depend on the machine and on what else it does: compare figures of one run "
+        "only.",
     )
-    p.add_argument("--config", action="append", help=f"may be repeated; default: {', '.join(PRESETS)}")
+    p.add_argument(
+        "--config", action="append", help=f"may be repeated; default: {', '.join(PRESETS)}"
+    )
     p.add_argument("--engine", choices=("auto", *ENGINES), default="auto")
     p.add_argument("--rows", type=int, default=ROWS)
     p.add_argument("--json", action="store_true", help="print JSON instead of the table")
@@ -76,8 +82,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if args.json:
         print(json.dumps(figures, indent=2))
     else:
-        table = Table(title=f"DeepSeek shared expert, {args.rows} tokens, hidden = intermediate = MLEN")
-        heads = ("config", "engine", "cycles", "cycles/s", "simulate s", "elaborate s", "compile + golden s", "peak MiB", "exact")
+        table = Table(
+            title=f"DeepSeek shared expert, {args.rows} tokens, hidden = intermediate = MLEN"
+        )
+        heads = (
+            "config",
+            "engine",
+            "cycles",
+            "cycles/s",
+            "simulate s",
+            "elaborate s",
+            "compile + golden s",
+            "peak MiB",
+            "exact",
+        )
         for head in heads:
             table.add_column(head, justify="left" if head in ("config", "engine") else "right")
         for f in figures:

@@ -1,8 +1,8 @@
 """Injected defects: each breaks a copy of the project in one place and shows which check notices.
 
-    python -m testbench.defects --list
-    python -m testbench.defects --run gate_multiply_dropped
-    python -m testbench.defects --all
+python -m testbench.defects --list
+python -m testbench.defects --run gate_multiply_dropped
+python -m testbench.defects --all
 """
 
 import argparse
@@ -23,7 +23,8 @@ ROOT = Path(__file__).resolve().parent.parent
 #: What a copy needs to run a check.
 COPIED = ("isa", "rtl", "sim", "compiler", "testbench", "waveforms", "tests", "pyproject.toml")
 TIMEOUT_SECONDS = 300
-#: pytest's exit code for "tests ran and some failed"; any other failure is not a catch but an accident.
+#: pytest's exit code for "tests ran and some failed"; any other failure is not a catch but an
+#: accident.
 TESTS_FAILED = 1
 
 
@@ -38,7 +39,8 @@ class Edit:
 
 @dataclass(frozen=True)
 class Defect:
-    """One defect: the edits that make it, and the smallest test that should notice (a pytest node id)."""
+    """One defect: the edits that make it, and the smallest test that should notice (a pytest node
+    id)."""
 
     name: str
     summary: str
@@ -101,19 +103,20 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "tag_dropped_in_dispatcher",
         "the dispatcher loses the tag: every instruction is `other`",
-        (Edit(_DISPATCHER, "stage.eq(fetch.data.stage),", "stage.eq(Stage.OTHER),"),),
+        (Edit(_DISPATCHER, "stage.eq(fetched.stage),", "stage.eq(Stage.OTHER),"),),
         f"{_SHARED}test_on_top_of_a_routed_accumulator[deepseek]",
     ),
     Defect(
         "tag_off_by_one",
         "every instruction carries the tag of the one before it",
         (
-            Edit(_DISPATCHER, "stage.eq(fetch.data.stage),", "stage.eq(late_stage),"),
+            Edit(_DISPATCHER, "stage.eq(fetched.stage),", "stage.eq(late_stage),"),
             Edit(
                 _DISPATCHER,
-                "        stage = Signal(Stage)\n        at_end",
-                "        stage = Signal(Stage)\n        late_stage = Signal(Stage)\n"
-                "        m.d.sync += late_stage.eq(fetch.data.stage)\n        at_end",
+                "        front = Front(self.pc, word, stage,",
+                "        late_stage = Signal(Stage)\n"
+                "        m.d.sync += late_stage.eq(fetched.stage)\n"
+                "        front = Front(self.pc, word, stage,",
             ),
         ),
         f"{_SHARED}test_on_top_of_a_routed_accumulator[deepseek]",
@@ -146,7 +149,8 @@ class Outcome:
 def run_defect(defect: Defect) -> Outcome:
     """Applies the defect to a copy, runs its check there.
 
-    Raises ValueError when an edit's `old` does not occur exactly once: the defect no longer fits the code.
+    Raises ValueError when an edit's `old` does not occur exactly once: the defect no longer fits
+    the code.
     """
     with tempfile.TemporaryDirectory(prefix="plena_defect_") as folder:
         copy = Path(folder)
@@ -162,15 +166,36 @@ def run_defect(defect: Defect) -> Outcome:
             found = text.count(edit.old)
             if found != 1:
                 raise ValueError(
-                    f"defect {defect.name}: its text occurs {found} times in {edit.path}, not once; update it"
+                    f"defect {defect.name}: its text occurs {found} times in {edit.path}, not "
+                    "once; update it"
                 )
             target.write_text(text.replace(edit.old, edit.new), encoding="utf-8")
-        command = [sys.executable, "-m", "pytest", "-n", "0", "-x", "-p", "no:cacheprovider", defect.check]
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-n",
+            "0",
+            "-x",
+            "-p",
+            "no:cacheprovider",
+            defect.check,
+        ]
         environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
         run = subprocess.run(
-            command, cwd=copy, env=environment, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False
+            command,
+            cwd=copy,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_SECONDS,
+            check=False,
         )
-    failed = [line.split(" - ")[0].removeprefix("FAILED ") for line in run.stdout.splitlines() if line.startswith("FAILED ")]
+    failed = [
+        line.split(" - ")[0].removeprefix("FAILED ")
+        for line in run.stdout.splitlines()
+        if line.startswith("FAILED ")
+    ]
     if run.returncode == TESTS_FAILED and failed:
         return Outcome(defect, True, failed[0])
     if run.returncode == 0:
@@ -195,12 +220,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if args.list:
         table = Table("name", "what it breaks", "where")
         for defect in DEFECTS:
-            table.add_row(defect.name, defect.summary, ", ".join(sorted({e.path for e in defect.edits})))
+            table.add_row(
+                defect.name, defect.summary, ", ".join(sorted({e.path for e in defect.edits}))
+            )
         console.print(table)
         return 0
     chosen = DEFECTS if args.all else tuple(d for d in DEFECTS if d.name == args.run)
     if not chosen:
-        print(f"error: no defect {args.run!r}; known: {', '.join(d.name for d in DEFECTS)}", file=sys.stderr)
+        print(
+            f"error: no defect {args.run!r}; known: {', '.join(d.name for d in DEFECTS)}",
+            file=sys.stderr,
+        )
         return 2
     outcomes = []
     for number, defect in enumerate(chosen, 1):

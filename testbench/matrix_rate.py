@@ -1,6 +1,7 @@
-"""Measures the matrix unit on the whole machine: one tile, a run of independent tiles, and a real projection.
+"""Measures the matrix unit on the whole machine: one tile, a run of independent tiles, and a real
+projection.
 
-    python -m testbench.matrix_rate --config default
+python -m testbench.matrix_rate --config default
 """
 
 import argparse
@@ -58,15 +59,19 @@ def isolated_latency(engine: Engine) -> int:
 
 
 def sustained_cycles(engine: Engine) -> float:
-    """Cycles per tile of `TILES` independent M_MM, each with its M_MM_WO to rows that nobody reads."""
+    """Cycles per tile of `TILES` independent M_MM, each with its M_MM_WO to rows that nobody
+    reads."""
     target = engine.config.MLEN * engine.config.MLEN // 2
-    body = "".join(f"M_MM 0, gp0, gp0\nM_MM_WO gp1, gp0, {i % 2 * engine.config.BLEN}\n" for i in range(TILES))
+    body = "".join(
+        f"M_MM 0, gp0, gp0\nM_MM_WO gp1, gp0, {i % 2 * engine.config.BLEN}\n" for i in range(TILES)
+    )
     times = _run(engine, f"S_ADDI_INT gp1, gp0, {target}\n{body}")
     return (times.completed_at[-1] - times.completed_at[0]) / (TILES - 1)
 
 
 def projection_utilisation(engine: Engine, rows: int) -> tuple[float, int]:
-    """Share of the projection stages' cycles with the multipliers busy, and those cycles, for `rows` tokens."""
+    """Share of the projection stages' cycles with the multipliers busy, and those cycles, for
+    `rows` tokens."""
     config = engine.config
     spec = spec_of("llama4", hidden=config.MLEN, intermediate=config.MLEN)
     case = build_case(config, spec, rows=rows)
@@ -74,7 +79,9 @@ def projection_utilisation(engine: Engine, rows: int) -> tuple[float, int]:
     case.load(simulation)
     result = simulation.run(progress=True)
     if not result.ok or not all(c.ok for c in case.check(simulation)):
-        raise RuntimeError("the projection's result is wrong; run python -m testbench.shared_moe for the details")
+        raise RuntimeError(
+            "the projection's result is wrong; run python -m testbench.shared_moe for the details"
+        )
     stage = Stage.SHARED_EXPERT_PROJECTION
     cycles = result.counters["wall"][stage]
     return result.counters["multipliers"][stage] / cycles, cycles
@@ -107,7 +114,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description="Measure cycles per matrix tile and the use of the multipliers, in RTL.",
         epilog="Exit code: 0 all bounds hold; 1 one does not; 2 the request cannot be run.",
     )
-    p.add_argument("--config", default="default", help=f"{', '.join(PRESETS)} or a TOML file (default: default)")
+    p.add_argument(
+        "--config",
+        default="default",
+        help=f"{', '.join(PRESETS)} or a TOML file (default: default)",
+    )
     p.add_argument("--engine", choices=("auto", *ENGINES), default="auto")
     p.add_argument("--rows", type=int, help="tokens of the projection (default: MLEN)")
     p.add_argument("--json", action="store_true", help="print JSON instead of the table")
@@ -121,9 +132,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rows = [
         ("one M_MM alone, dispatch to completion", "isolated_cycles", "at most", "cycles"),
         ("independent M_MM + M_MM_WO, per tile", "sustained_cycles", "at most", "cycles"),
-        (f"multipliers busy in the projections, {figures['rows']} rows", "multiplier_busy", "at least", ""),
+        (
+            f"multipliers busy in the projections, {figures['rows']} rows",
+            "multiplier_busy",
+            "at least",
+            "",
+        ),
     ]
-    table = Table(title=f"matrix unit, configuration {config.name}, engine {figures['engine']}", title_justify="left")
+    table = Table(
+        title=f"matrix unit, configuration {config.name}, engine {figures['engine']}",
+        title_justify="left",
+    )
     for head in ("figure", "measured", "bound", ""):
         table.add_column(head)
     good = True
@@ -134,7 +153,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             continue
         holds = value <= bound if sense == "at most" else value >= bound  # type: ignore[operator]
         good = good and holds
-        table.add_row(label, f"{value:.4g} {unit}", f"{sense} {bound:g}", "holds" if holds else "MISSED")
+        table.add_row(
+            label, f"{value:.4g} {unit}", f"{sense} {bound:g}", "holds" if holds else "MISSED"
+        )
     if args.json:
         print(json.dumps(figures, indent=2))
     else:

@@ -91,17 +91,22 @@ def print_report(
     experts = f"{spec.n_shared} shared experts fused" if spec.n_shared > 1 else "1 shared expert"
     gate = ", sigmoid gate per token" if spec.gated else ""
     console.print(
-        f"{ARCHITECTURES[spec.arch].model}: {experts}{gate}; {case.program.rows} tokens, hidden {spec.hidden}, "
-        f"width {spec.width}; configuration {case.config.name} (MLEN {case.config.MLEN}, BLEN {case.config.BLEN})"
+        f"{ARCHITECTURES[spec.arch].model}: {experts}{gate}; {case.program.rows} tokens, hidden "
+        f"{spec.hidden}, "
+        f"width {spec.width}; configuration {case.config.name} (MLEN {case.config.MLEN}, BLEN "
+        f"{case.config.BLEN})"
     )
     console.print(stage_table(profile))
     console.print(
-        f"{report['cycles']:,} cycles, {report['instructions']:,} instructions ({report['words']:,} words), issue "
-        f"policy {report['issue']}; two or more units busy in {report['overlap_cycles']:,} cycles; multipliers busy in "
+        f"{report['cycles']:,} cycles, {report['instructions']:,} instructions "
+        f"({report['words']:,} words), issue "
+        f"policy {report['issue']}; two or more units busy in {report['overlap_cycles']:,} cycles; "
+        "multipliers busy in "
         f"{report['multiplier_busy_in_projections']:.1%} of the projection cycles"
     )
     console.print(
-        f"engine {report['engine']}: elaborated in {report['elaboration_seconds']:.1f} s, simulated in "
+        f"engine {report['engine']}: elaborated in {report['elaboration_seconds']:.1f} s, "
+        "simulated in "
         f"{report['simulation_seconds']:.1f} s ({report['cycles_per_second']:,.0f} cycles/s), "
         f"{report['total_seconds']:.1f} s in all"
     )

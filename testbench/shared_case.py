@@ -1,19 +1,27 @@
-"""One shared-expert workload: its program, its data, what must come out, and the checks of a finished run."""
+"""One shared-expert workload: its program, its data, what must come out, and the checks of a
+finished run."""
 
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from compiler import HbmTensor, SharedExpertProgram, SharedExpertSpec, VramMatrix, compile_shared_expert
+from compiler import (
+    HbmTensor,
+    SharedExpertProgram,
+    SharedExpertSpec,
+    VramMatrix,
+    compile_shared_expert,
+)
 from isa.config import PlenaConfig
 from isa.stages import Stage
 from sim.hbm import HbmDevice
 from sim.mismatch import Comparison, compare
+from sim.numerics import bf16, mx
 from sim.result import RunResult
 from sim.simulation import Simulation
-from testbench.reference import bf16, mx
 from testbench.reference.data import (
+    Kind,
     SharedExpertData,
     assert_not_saturated,
     random,
@@ -57,7 +65,8 @@ class SharedCase:
         memories.write_fp(0, self.program.fp_mem)
 
     def check(self, simulation: Simulation) -> list[Comparison]:
-        """Compares, in the order of the data flow, every tensor that is still there when the program ends."""
+        """Compares, in the order of the data flow, every tensor that is still there when the
+        program ends."""
         wanted = {
             "x": self.data.through_mx(("x",)).x,
             "activation": self.golden.activation,
@@ -95,23 +104,31 @@ class SharedCase:
             return locator(matrix)(row, element)
 
         return compare(
-            "stored result (MX bytes)", got, want, locate=locate, writers=simulation.last_writer, image=simulation.image
+            "stored result (MX bytes)",
+            got,
+            want,
+            locate=locate,
+            writers=simulation.last_writer,
+            image=simulation.image,
         )
 
     def check_stages(self, result: RunResult) -> list[str]:
-        """What is wrong with the stages: time that is not accounted for, empty or foreign stages."""
+        """What is wrong with the stages: time that is not accounted for, empty or foreign
+        stages."""
         problems = []
         wall, completed = result.counters["wall"], completed_per_stage(result)
         if sum(wall) != result.cycles:
             problems.append(f"the stages sum to {sum(wall)} cycles, the run took {result.cycles}")
         must = set(self.program.stages_present)
         for stage in Stage:
-            # By instructions: under overlap, a short stage may hide behind an older one's last cycles.
+            # By instructions: under overlap, a short stage may hide behind an older one's last
+            # cycles.
             if stage in must and not completed[stage]:
                 problems.append(f"stage {stage.label} is empty, but this program must contain it")
             if stage not in must and (wall[stage] or completed[stage]):
                 problems.append(
-                    f"stage {stage.label} has {wall[stage]} cycles and {completed[stage]} instructions, "
+                    f"stage {stage.label} has {wall[stage]} cycles and {completed[stage]} "
+                    "instructions, "
                     "but this program cannot contain it"
                 )
         return problems
@@ -149,18 +166,23 @@ def build_case(
     spec: SharedExpertSpec,
     *,
     rows: int,
-    kind: str = "exact",
+    kind: Kind = "exact",
     seed: int = 0,
     routed_accumulator: bool = False,
 ) -> SharedCase:
     """Compiles the program, makes the data, and computes what must come out.
 
-    Raises CompileError for a shape that cannot be lowered, SaturatedGate when a gate of this data is exactly
-    0 or 1 (a gate that is not applied would go unseen).
+    Raises CompileError for a shape that cannot be lowered, SaturatedGate when a gate of this data
+    is exactly 0 or 1 (a gate that is not applied would go unseen).
     """
     program = compile_shared_expert(config, spec, rows=rows, routed_accumulator=routed_accumulator)
     data = shared_expert_data(
-        rows, spec.hidden, spec.width, kind=kind, seed=seed, gated=spec.gated  # type: ignore[arg-type]
+        rows,
+        spec.hidden,
+        spec.width,
+        kind=kind,
+        seed=seed,
+        gated=spec.gated,
     )
     seen = data.through_mx()
     golden = shared_expert(
@@ -177,11 +199,17 @@ def build_case(
     routed = random((rows, spec.hidden), seed=seed + 1) if routed_accumulator else None
     start = np.zeros_like(golden.output) if routed is None else routed
     return SharedCase(
-        program=program, data=data, routed=routed, golden=golden, total=combine(start, golden.output)
+        program=program,
+        data=data,
+        routed=routed,
+        golden=golden,
+        total=combine(start, golden.output),
     )
 
 
-def spec_of(arch: str, *, hidden: int, intermediate: int, n_shared: int | None = None) -> SharedExpertSpec:
+def spec_of(
+    arch: str, *, hidden: int, intermediate: int, n_shared: int | None = None
+) -> SharedExpertSpec:
     """The spec of a model family; `n_shared` overrides the family's number of fused experts."""
     spec = SharedExpertSpec.of(arch, hidden=hidden, intermediate=intermediate)
     return spec if n_shared is None else replace(spec, n_shared=n_shared)

@@ -1,7 +1,7 @@
 """Runs a shared expert on the RTL, cycle by cycle, and compares every bit with the reference.
 
-    python -m testbench.shared_moe                      # DeepSeek form, default configuration
-    python -m testbench.shared_moe --arch qwen2 --rows 3 --config tiny --vcd waves.vcd
+python -m testbench.shared_moe                      # DeepSeek form, default configuration
+python -m testbench.shared_moe --arch qwen2 --rows 3 --config tiny --vcd waves.vcd
 """
 
 import argparse
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from compiler import ARCHITECTURES, CompileError
-from isa.config import ConfigError, PRESETS, load_config
+from isa.config import PRESETS, ConfigError, load_config
 from isa.image import ImageError
 from sim.engines import ENGINES
 from sim.hbm import HbmRangeError
@@ -31,32 +31,80 @@ def parser() -> argparse.ArgumentParser:
     """The command line."""
     p = argparse.ArgumentParser(
         prog="python -m testbench.shared_moe",
-        description="Compile a mixture-of-experts shared expert, run it cycle by cycle on the PLENA datapath, compare "
+        description="Compile a mixture-of-experts shared expert, run it cycle by cycle on the "
+        "PLENA datapath, compare "
         "the result bit for bit with the reference, and show where the cycles went.",
-        epilog="Exit code: 0 every bit agrees and every stage is accounted for; 1 it does not; 2 the request itself "
-        "cannot be run. The build directory holds the listing, program image, HBM image, profile and arrays.",
+        epilog="Exit code: 0 every bit agrees and every stage is accounted for; 1 it does not; 2 "
+        "the request itself "
+        "cannot be run. The build directory holds the listing, program image, HBM image, profile "
+        "and arrays.",
     )
-    p.add_argument("--arch", default="deepseek", help=f"model family: {', '.join(ARCHITECTURES)} (default: deepseek); "
-                   "qwen2 is the form with a sigmoid gate per token")
-    p.add_argument("--n-shared", type=int, metavar="N", help="shared experts fused into one (default: the family's)")
-    p.add_argument("--hidden", type=int, metavar="H", help="hidden size, a multiple of MLEN (default: MLEN)")
-    p.add_argument("--intermediate", type=int, metavar="I",
-                   help="width of one shared expert, a multiple of MLEN (default: MLEN)")
+    p.add_argument(
+        "--arch",
+        default="deepseek",
+        help=f"model family: {', '.join(ARCHITECTURES)} (default: deepseek); "
+        "qwen2 is the form with a sigmoid gate per token",
+    )
+    p.add_argument(
+        "--n-shared",
+        type=int,
+        metavar="N",
+        help="shared experts fused into one (default: the family's)",
+    )
+    p.add_argument(
+        "--hidden", type=int, metavar="H", help="hidden size, a multiple of MLEN (default: MLEN)"
+    )
+    p.add_argument(
+        "--intermediate",
+        type=int,
+        metavar="I",
+        help="width of one shared expert, a multiple of MLEN (default: MLEN)",
+    )
     p.add_argument("--rows", type=int, default=8, metavar="T", help="tokens (default: 8)")
-    p.add_argument("--with-routed-accumulator", action="store_true",
-                   help="add to a preloaded sum over routed experts, instead of to zeros")
-    p.add_argument("--config", default="default", metavar="NAME|FILE",
-                   help=f"{', '.join(PRESETS)}, or a TOML file (default: default, MLEN 64, BLEN 4)")
-    p.add_argument("--data", choices=("exact", "random"), default="exact",
-                   help="exact: MX storage loses nothing; random: general data through the MX conversion")
+    p.add_argument(
+        "--with-routed-accumulator",
+        action="store_true",
+        help="add to a preloaded sum over routed experts, instead of to zeros",
+    )
+    p.add_argument(
+        "--config",
+        default="default",
+        metavar="NAME|FILE",
+        help=f"{', '.join(PRESETS)}, or a TOML file (default: default, MLEN 64, BLEN 4)",
+    )
+    p.add_argument(
+        "--data",
+        choices=("exact", "random"),
+        default="exact",
+        help="exact: MX storage loses nothing; random: general data through the MX conversion",
+    )
     p.add_argument("--seed", type=int, default=0, help="of the data (default: 0)")
-    p.add_argument("--issue", choices=("overlap", "serial"),
-                   help="issue policy (default: the configuration's, overlap in every preset)")
-    p.add_argument("--engine", choices=("auto", *ENGINES), default="auto", help="simulation engine (default: auto)")
-    p.add_argument("--max-cycles", type=int, default=DEFAULT_MAX_CYCLES, metavar="N", help="watchdog limit")
-    p.add_argument("--vcd", type=Path, metavar="FILE", help="write waveforms, and FILE.gtkw beside them")
-    p.add_argument("--build-dir", type=Path, metavar="DIR", help="where the artefacts go (default: build/shared_moe)")
-    p.add_argument("--json", action="store_true", help="print one JSON document instead of the table")
+    p.add_argument(
+        "--issue",
+        choices=("overlap", "serial"),
+        help="issue policy (default: the configuration's, overlap in every preset)",
+    )
+    p.add_argument(
+        "--engine",
+        choices=("auto", *ENGINES),
+        default="auto",
+        help="simulation engine (default: auto)",
+    )
+    p.add_argument(
+        "--max-cycles", type=int, default=DEFAULT_MAX_CYCLES, metavar="N", help="watchdog limit"
+    )
+    p.add_argument(
+        "--vcd", type=Path, metavar="FILE", help="write waveforms, and FILE.gtkw beside them"
+    )
+    p.add_argument(
+        "--build-dir",
+        type=Path,
+        metavar="DIR",
+        help="where the artefacts go (default: build/shared_moe)",
+    )
+    p.add_argument(
+        "--json", action="store_true", help="print one JSON document instead of the table"
+    )
     return p
 
 
@@ -109,12 +157,16 @@ def run(args: argparse.Namespace) -> int:
     comparisons = case.check(simulation) if result.ok else []
     problems = case.check_stages(result) if result.ok else []
     profile = artefacts.write_results(case, simulation, result, comparisons)
-    report = summary(case, simulation, result, comparisons, problems, profile, time.perf_counter() - started)
+    report = summary(
+        case, simulation, result, comparisons, problems, profile, time.perf_counter() - started
+    )
     artefacts.write_report(report)
     if args.json:
         print(json.dumps(report, indent=2))
     else:
-        print_report(report_console(), case, result, comparisons, problems, profile, report, artefacts)
+        print_report(
+            report_console(), case, result, comparisons, problems, profile, report, artefacts
+        )
     return EXIT_PASS if report["verdict"] == "PASS" else EXIT_FAIL
 
 

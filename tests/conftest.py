@@ -1,4 +1,5 @@
-"""Shared by all tests: engines that live as long as the test process, and one way to run a source text."""
+"""Shared by all tests: engines that live as long as the test process, and one way to run a source
+text."""
 
 from collections.abc import Callable
 
@@ -28,7 +29,8 @@ def engine() -> Callable[[PlenaConfig], Engine]:
 
 @pytest.fixture
 def program() -> Callable[..., Simulation]:
-    """Assembles a source text and loads it: `program(text, config="tiny", issue="overlap", hbm=None)`."""
+    """Assembles a source text and loads it: `program(text, config="tiny", issue="overlap",
+    hbm=None)`."""
 
     def load(
         text: str,

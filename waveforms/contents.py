@@ -1,8 +1,8 @@
 """The contents of the memories: read once, then kept up to date by what is written."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from isa.opcodes import OPCODES, State
 from rtl.top import PlenaTop
@@ -26,11 +26,11 @@ class Cell:
         return row >> self.shift & ((1 << self.width) - 1)
 
 
-class Contents(ABC):
+class Contents:
     """The rows of one memory that are shown.
 
-    Members: `name` (the scope), `unit` (for selections), `cells` (the variables), `rows` (row number to
-    value, once `load` was called).
+    Members: `name` (the scope), `unit` (for selections), `cells` (the variables), `of_row` (those
+    of each row), `rows` (row number to value, once `load` was called).
     """
 
     def __init__(self, name: str, unit: str, cells: list[Cell]) -> None:
@@ -50,12 +50,12 @@ class Contents(ABC):
     def touched(self, word: int, cycle: int) -> None:
         """The instruction `word` was dispatched or completed in `cycle`."""
 
-    @abstractmethod
     def update(self, engine: Engine, cycle: int) -> list[int]:
         """Bring `rows` to the beginning of `cycle`; returns the rows that may have changed."""
+        raise NotImplementedError
 
-    @abstractmethod
-    def _read(self, engine: Engine, rows: list[int]) -> list[int]: ...
+    def _read(self, engine: Engine, rows: list[int]) -> list[int]:
+        raise NotImplementedError
 
 
 class SramContents(Contents):
@@ -63,15 +63,18 @@ class SramContents(Contents):
 
     def __init__(self, name: str, unit: str, cells: list[Cell], top: PlenaTop) -> None:
         super().__init__(name, unit, cells)
-        self._top, self._lanes = top, top.config.MLEN
+        self._top: Any = top
+        self._lanes = top.config.MLEN
         self._events: list[Written] = []  # in order, not yet in `rows`
         self._masks: dict[int, int] = {}
 
     def written(self, event: Written) -> None:
-        if event.memory == self.name and event.row in self.rows:  # none before the first `load`
+        """A row was written in the cycle of `event`; it shows in the next one."""
+        if event.memory == self.name and event.row in self.of_row:
             self._events.append(event)
 
     def update(self, engine: Engine, cycle: int) -> list[int]:
+        """The rows written before `cycle`."""
         due = [e for e in self._events if e.cycle < cycle]
         self._events = self._events[len(due) :]
         for event in due:
@@ -99,7 +102,7 @@ class SramContents(Contents):
 
 
 class WordContents(Contents):
-    """FP_MEM or INT_MEM, which have no write events: read again after an instruction that may write.
+    """FP_MEM or INT_MEM, which have no write events: read again after an instruction that writes.
 
     What the scalar unit stores shows in the cycle after its dispatch, when it is in the memory.
     """
@@ -111,10 +114,12 @@ class WordContents(Contents):
         self._touched: list[int] = []  # in these cycles
 
     def touched(self, word: int, cycle: int) -> None:
+        """Remembers instructions that write this memory."""
         if word & 0x3F in self._writers:
             self._touched.append(cycle)
 
     def update(self, engine: Engine, cycle: int) -> list[int]:
+        """The rows that are not what they were, if an instruction touched any before `cycle`."""
         later = [c for c in self._touched if c >= cycle]
         if len(later) == len(self._touched):
             return []
@@ -128,7 +133,7 @@ class WordContents(Contents):
 
 
 def memories(top: PlenaTop, rows: range, *, lanes: bool = False) -> list[Contents]:
-    """The memories of a machine, each with those of the `rows` that it has (a range without a step).
+    """The memories of a machine, each with those of the `rows` (without a step) that it has.
 
     Rows are numbered through the tiles of the matrix SRAM; FP_MEM and INT_MEM count in words. With
     `lanes`, every lane of the two SRAMs is a variable too.

@@ -1,4 +1,4 @@
-"""A VCD file in whole cycles: what is on disk ends at a cycle's end, whatever happens to the run."""
+"""A VCD file in whole cycles: it ends at a cycle's end, whatever happens to the run."""
 
 import io
 from pathlib import Path
@@ -13,9 +13,9 @@ PERIOD_TEXT = "1 cycle = {} ps"
 class Dump:
     """Writes variables cycle by cycle; times are in picoseconds, cycle n begins at n periods.
 
-    `register` every variable with its first value, then for every cycle `begin`, `change`, `end`. A cycle
-    reaches the file in one piece at its `end`, so an interrupt leaves no half of one. The clock
-    `run.clk` rises at the beginning of a cycle and falls in its middle.
+    `register` every variable with its first value, then for every cycle `begin`, `change`, `end`. A
+    cycle reaches the file in one piece at its `end`, so an interrupt leaves no half of one. The
+    clock `run.clk` rises at the beginning of a cycle and falls in its middle.
 
     Args:
         path: the file, overwritten.

@@ -7,8 +7,8 @@ from sim.observers import Completed, Dispatched
 class Flight:
     """The unfinished instructions of every unit, oldest first.
 
-    A unit finishes instructions of one pc in the order in which it got them, so a completion belongs
-    to the oldest one with its pc.
+    A unit finishes instructions of one pc in the order in which it got them, so a completion is
+    that of the oldest one with its pc.
     """
 
     def __init__(self) -> None:

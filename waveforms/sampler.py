@@ -15,7 +15,7 @@ Read = Callable[[Raws], int]
 Show = Callable[[Raws], Any]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Channel:
     """One variable of the file.
 
@@ -25,6 +25,7 @@ class Channel:
         width: bits; 0 for a string.
         show: its value, from the raw values of a cycle.
         depends: which raw values those are.
+        beside: it is the number beside a string.
     """
 
     scope: str
@@ -33,6 +34,7 @@ class Channel:
     width: int
     show: Show
     depends: frozenset[int]
+    beside: bool = False
 
     @property
     def path(self) -> str:
@@ -75,7 +77,7 @@ class Sampler:
             yield Channel(scope, wave.name, wave.kind, 0, show, frozenset(used))
             if wave.kind is Kind.ENUM:
                 name = f"{wave.name}_index"
-                yield Channel(scope, name, Kind.DECIMAL, width, value, index_uses)
+                yield Channel(scope, name, Kind.DECIMAL, width, value, index_uses, beside=True)
         else:
             yield Channel(scope, wave.name, wave.kind, width, value, frozenset(used))
 
@@ -98,7 +100,7 @@ class Sampler:
             value = value.value
         if isinstance(value, Const):
             constant = value.value >> shift & mask
-            return lambda raws: constant
+            return lambda _: constant
         get, signal = self._engine.get, value
         place = self._place(signal, lambda: get(signal), used)
         return lambda raws: raws[place] >> shift & mask

@@ -4,30 +4,33 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from isa.image import ProgramImage
-from isa.opcodes import Op
+from isa.opcodes import BY_MNEMONIC
 from isa.operands import FIELDS
 from waveforms.contents import Contents
 from waveforms.wave import Group, width_of
 
-#: Bytes per cycle that every file has: two time stamps, the clock, the cycle's number.
-FRAME = 60
-#: Bits of a memory row that are written per cycle, as a share of one row: a write in every third cycle.
-ROW_ACTIVITY = 0.3
+#: Bytes per cycle that every file has: two time stamps and the clock.
+FRAME = 20
+#: Rows of a memory that are written per cycle. Like `Group.activity`, measured on shared experts.
+ROW_ACTIVITY = {"vram": 0.33, "mram": 0.15}
+#: A line before the run from here on, and ways out.
 LONG_CYCLES = 100_000
 LARGE_BYTES = 100_000_000
 
+_LOOP_START, _LOOP_END = BY_MNEMONIC["C_LOOP_START"].code, BY_MNEMONIC["C_LOOP_END"].code
+
 
 def instructions_of(image: ProgramImage) -> int:
-    """Instructions that a run executes, loops as they are written: its cycles are at least as many."""
+    """Instructions that a run executes, by its loop counts: its cycles are at least as many."""
     total, times, open_loops = 0, 1, []
     count = FIELDS["imm22"]
     for w in image.words:
         code = int(w) & 0x3F
         total += times
-        if code == Op.C_LOOP_START:
+        if code == _LOOP_START:
             open_loops.append(times)
             times *= max(1, int(w) >> count.base & ((1 << count.width) - 1))
-        elif code == Op.C_LOOP_END and open_loops:
+        elif code == _LOOP_END and open_loops:
             times = open_loops.pop()
     return total
 
@@ -40,16 +43,12 @@ class Projection:
     shares: dict[str, float]
 
     @classmethod
-    def of(
-        cls, groups: Sequence[Group], contents: Sequence[Contents], cycles: int
-    ) -> "Projection":
+    def of(cls, groups: Sequence[Group], contents: Sequence[Contents], cycles: int) -> "Projection":
         """From a selection; a bit is a byte of the file."""
-        shares = {
-            g.name: g.activity * sum(width_of(w.source) for w in g.waves) for g in groups
-        }
+        shares = {g.name: g.activity * sum(width_of(w.source) for w in g.waves) for g in groups}
         for memory in contents:
-            if memory.name in ("vram", "mram"):
-                shares[memory.name] = ROW_ACTIVITY * memory.cells[0].width
+            if memory.name in ROW_ACTIVITY:
+                shares[memory.name] = ROW_ACTIVITY[memory.name] * memory.cells[0].width
         return cls(cycles, shares)
 
     @property

@@ -1,22 +1,24 @@
-"""The waveform file of a run: a selection of waves and the memories, as a value change dump (VCD)."""
+"""The waveform file of a run: waves and memories, as a value change dump (VCD)."""
 
 import sys
 from collections.abc import Collection
+from itertools import compress
+from operator import ne
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from isa.opcodes import State
 from sim.observers import Completed, Dispatched, Observer, Written
 from sim.simulation import Simulation
 from waveforms.contents import Cell, memories
 from waveforms.dump import Dump, write_empty
 from waveforms.flight import Flight
 from waveforms.gtkw import write_gtkw
-from waveforms.sampler import Channel, Sampler
+from waveforms.sampler import Sampler, Show
 from waveforms.selection import limit, select
 from waveforms.size import LARGE_BYTES, Projection, instructions_of, ways_out
 from waveforms.surfer import write_sucl
+from waveforms.view import view_of
 from waveforms.wave import Computed, Group, number
 from waveforms.window import Window, WindowLike
 
@@ -25,26 +27,27 @@ CHECK_CYCLES = 4096  # between two looks at the file's size
 
 
 class VcdWriter(Observer):
-    """Writes the waves of one run to `path`, and beside it a GTKWave save file and a Surfer command file.
+    """Writes the waves of one run, a save file for GTKWave and a command file for Surfer.
 
-    Cycle n is from n to n + 1 clock periods; its values are those that settled in it, and a register or
-    memory that is written in it shows the new value in cycle n + 1. After the last cycle the machine's final
-    state is shown once more. An enumeration NAME is two variables, the string NAME and the number
-    NAME_index. The file is complete whenever the run ends, by an error or an interrupt too.
+    Cycle n lasts from n to n + 1 clock periods; its values are those that settled in it. A register
+    or memory that is written in it shows the new value in cycle n + 1. After the last cycle comes
+    the machine's final state. An enumeration NAME is two variables, the string NAME and the number
+    NAME_index. The file is complete however the run ends, by an error or an interrupt too; it is
+    empty but complete until the first cycle of the window.
 
     Args:
-        path: the file. Replaced; PATH.gtkw and PATH.sucl (for PATH.vcd) too.
-        simulation: the one that it will observe.
-        window: `(first, stop)`, cycles to record, `stop` (or None) not included; everything by default.
+        path: the file. Replaced; for NAME.vcd, NAME.gtkw and NAME.sucl too.
+        simulation: the one that it will observe, for one run.
+        window: `(first, stop)`, the cycles to record, without `stop`; None is the end.
         units: units or groups to record, besides `run` and `dispatch`: see `selection.UNITS`.
-        memory_rows: how many rows of every memory (words of FP_MEM and INT_MEM) from the first one on,
-            or which ones.
+        memory_rows: how many rows of every memory (words of FP_MEM and INT_MEM) from the first one
+            on, or which ones.
         lanes: a variable per lane of the SRAM rows as well.
-        expected_cycles: of the run, for the projection of the file's size; by default the number of its
-            instructions. Long runs have their projection printed to standard error.
+        expected_cycles: of the run, for the projected size; by default the number of instructions.
+            The projection of a long run is printed to standard error when it starts.
 
     Raises:
-        ValueError: an impossible window, an unknown unit, a path that is taken by the viewers' files.
+        ValueError: an impossible window, an unknown unit, or a viewer's file as path.
         OSError: the file cannot be written.
     """
 
@@ -79,13 +82,134 @@ class VcdWriter(Observer):
         self._memories = [memory for memory in every if memory.name in names]
         self._sampler = Sampler(self._engine, self._groups)
         self._raws: list[int] = []
-        self._variables: dict[Channel, Any] = {}
-        self._cells: list[dict[Cell, Any]] = []
+        self._watching: list[list[tuple[Any, Show]]] = []  # per raw value: who shows it
+        self._cells: dict[Cell, Any] = {}
         self._dump: Dump | None = None
-        self._done = False
+        self._started = self._recorded = False
         self._warned = False
         expected = instructions_of(simulation.image) if expected_cycles is None else expected_cycles
         self.projection = Projection.of(
             self._groups, self._memories, self._window.cycles_of(expected)
         )
         write_empty(self.path, "nothing was recorded")
+
+    def start(self, simulation: object) -> None:
+        """Checks that this is its run, and tells the projected size of a long one."""
+        if simulation is not self._simulation:
+            raise ValueError("the waveform writer was made for another simulation")
+        if self._started:
+            raise ValueError("a waveform writer records one run; make another one for the next")
+        self._started = True
+        if self.projection.is_long:
+            self._tell(str(self.projection))
+            self._warned = self.projection.size >= LARGE_BYTES
+
+    def dispatched(self, event: Dispatched) -> None:
+        """Counts the instruction as unfinished from the next cycle on."""
+        self._events.append(event)
+        self._touch(event.word, event.cycle)
+
+    def completed(self, event: Completed) -> None:
+        """Counts it as finished from the next cycle on."""
+        self._events.append(event)
+        self._touch(int(self._simulation.image.words[event.pc]), event.cycle)
+
+    def _touch(self, word: int, cycle: int) -> None:
+        if cycle in self._window:
+            for memory in self._memories:
+                memory.touched(word, cycle)
+
+    def written(self, event: Written) -> None:
+        """Keeps the row for the next cycle."""
+        if event.cycle in self._window:
+            for memory in self._memories:
+                memory.written(event)
+
+    def cycle(self, cycle: int) -> None:
+        """Records the cycle, if it is in the window."""
+        if cycle in self._window:
+            self._sample(cycle)
+        elif self._dump is not None:
+            self._close()
+        for event in self._events:
+            if isinstance(event, Dispatched):
+                self._flight.enter(event)
+            else:
+                self._flight.leave(event)
+        self._events.clear()
+
+    def stop(self) -> None:
+        """Records the final state, and completes the file."""
+        if self._dump is None:
+            if not self._recorded:
+                self._tell(f"the run ended before the window, {self._window}; nothing was recorded")
+            return
+        try:
+            # After an interrupt the engine may be in the middle of a cycle.
+            if sys.exc_info()[0] is not KeyboardInterrupt and self._cycle + 1 in self._window:
+                self._sample(self._cycle + 1)
+        finally:
+            self._close()
+
+    def _sample(self, cycle: int) -> None:
+        self._cycle = cycle
+        raws = self._sampler.read()
+        dump = self._dump
+        if dump is None:
+            dump = self._open(cycle, raws)
+            dump.begin(cycle)
+        else:
+            dump.begin(cycle)
+            for watching in compress(self._watching, map(ne, raws, self._raws)):
+                for variable, show in watching:
+                    dump.change(variable, show(raws))
+            for memory in self._memories:
+                for row in memory.update(self._engine, cycle):
+                    for cell in memory.of_row[row]:
+                        dump.change(self._cells[cell], cell.of(memory.rows[row]))
+        dump.end()
+        self._raws = raws
+        if cycle % CHECK_CYCLES == 0:
+            dump.flush()
+            if dump.bytes_written >= LARGE_BYTES and not self._warned:
+                self._warned = True
+                ways = ways_out(self.projection.shares)
+                self._tell(f"more than {LARGE_BYTES / 1e6:.0f} MB at cycle {cycle}\n{ways}")
+
+    def _open(self, cycle: int, raws: list[int]) -> Dump:
+        """Begins the file with the values of its first cycle."""
+        config = self._simulation.config
+        self._recorded = True
+        self._dump = dump = Dump(
+            self.path,
+            period=config.CLOCK_PERIOD_PS,
+            first=cycle,
+            comment=f"configuration {config.name}, engine {self._engine.name}",
+        )
+        variables = {
+            c: dump.register(c.scope, c.name, c.width, c.show(raws)) for c in self._sampler.channels
+        }
+        self._watching = [
+            [(variables[c], c.show) for c in channels] for channels in self._sampler.watchers
+        ]
+        for memory in self._memories:
+            memory.load(self._engine)
+            for cell in memory.cells:
+                value = cell.of(memory.rows[cell.row])
+                self._cells[cell] = dump.register(memory.name, cell.name, cell.width, value)
+        view = view_of(self._groups, self._sampler.channels, self._memories)
+        write_gtkw(self.path, view, config.CLOCK_PERIOD_PS, cycle)
+        write_sucl(self.path, view)
+        return dump
+
+    def _close(self) -> None:
+        if self._dump is not None:
+            self._dump.close()
+            self._dump = None
+
+    def _tell(self, text: str) -> None:
+        print(f"{self.path}: {text}", file=sys.stderr)
+
+
+def _with_cycle(group: Group, cycle: Computed) -> Group:
+    return Group(group.name, group.unit, group.activity, (number("cycle", cycle), *group.waves))

@@ -66,7 +66,8 @@ class Wave:
     """One declared wave.
 
     Args:
-        name: lower case, digits and underscores, unique in its group; element i of an array is NAME_i.
+        name: lower case, digits and underscores, unique in its group; an array's element i is
+            NAME_i.
         kind: see `Kind`.
         source: see `Source`. No other expressions: every engine can look a signal up, not every
             one can evaluate.

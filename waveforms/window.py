@@ -8,7 +8,7 @@ WindowLike = tuple[int, int | None] | None
 
 @dataclass(frozen=True)
 class Window:
-    """Cycles `first` up to, not including, `stop`, like Python's ranges; no `stop` means to the end.
+    """Cycles from `first` up to, not including, `stop`; no `stop` means to the end.
 
     Raises ValueError for a negative or empty window.
     """
@@ -19,8 +19,8 @@ class Window:
     def __post_init__(self) -> None:
         if self.first < 0 or (self.stop is not None and self.stop <= self.first):
             raise ValueError(
-                f"window {self.first} to {self.stop}: cycles count from 0 and the second number is the "
-                "first cycle that is left out, so it must be the larger one"
+                f"window {self.first} to {self.stop}: cycles count from 0, and the second number "
+                "is the first cycle that is left out, so it must be the larger one"
             )
 
     @classmethod

@@ -1,6 +1,9 @@
-"""Address resolution: operand registers to rows, tiles, words and HBM bytes, with the range and alignment checks."""
+"""Address resolution: operand registers to rows, tiles, words and HBM bytes, with the range and
+alignment checks."""
 
-from amaranth.hdl import Module, Mux, Signal
+from typing import Any
+
+from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -12,16 +15,46 @@ from rtl.interfaces import HBM_ADDRESS_BITS, Shapes
 
 
 class AddressResolver(wiring.Component):
-    """Resolves one instruction, combinationally; nothing wraps: a sum beyond its memory is out of range.
+    """Resolves one instruction, combinationally; nothing wraps: a sum beyond its memory is out of
+    range.
 
-    Members (in): `control`; `rd`, `rs1`, `rs2` (register values), `imm` (18 bits), `base` (a register, 64 bits),
-    `scale`, `stride` (state registers), `use_stride` (rstride), `stride_in_rd1`: the write-out has a stride register.
+    Members (in): `control`; `rd`, `rs1`, `rs2` (register values), `imm` (18 bits), `base` (a
+    register, 64 bits), `scale`, `stride` (state registers), `use_stride` (rstride),
+    `has_stride_register`: the write-out has a stride register.
 
-    Members (out): `footprint` for the scoreboard; `lane` (write-out offset), `row_stride`, `tile_index` (column or
-    row group), `word` (FP_MEM or INT_MEM address), `hbm_elements`, `hbm_scales`, `hbm_stride`; and a verdict per
-    memory, `matrix_bad`, `vector_bad`, `fp_bad`, `int_bad`, `hbm_bad`, each with the offending address beside it
-    (`matrix_address`, ...).
+    Members (out): `footprint` for the scoreboard; `lane` (write-out offset), `row_stride`,
+    `tile_index` (column or row group), `word` (FP_MEM or INT_MEM address), `hbm_elements`,
+    `hbm_scales`, `hbm_stride`; and a verdict per memory, `matrix_bad`, `vector_bad`, `fp_bad`,
+    `int_bad`, `hbm_bad`, each with the offending address beside it (`matrix_address`, ...).
     """
+
+    control: Any
+    rd: Any
+    rs1: Any
+    rs2: Any
+    imm: Any
+    base: Any
+    scale: Any
+    stride: Any
+    use_stride: Any
+    has_stride_register: Any
+    footprint: Any
+    lane: Any
+    row_stride: Any
+    tile_index: Any
+    word: Any
+    hbm_elements: Any
+    hbm_scales: Any
+    hbm_stride: Any
+    matrix_bad: Any
+    matrix_address: Any
+    vector_bad: Any
+    vector_address: Any
+    fp_bad: Any
+    int_bad: Any
+    word_address: Any
+    hbm_bad: Any
+    hbm_address: Any
 
     def __init__(self, config: PlenaConfig) -> None:
         self._config = config
@@ -58,7 +91,7 @@ class AddressResolver(wiring.Component):
             }
         )
 
-    def _select(self, source: Signal) -> Mux:
+    def _select(self, source: Signal) -> Value:
         return Mux(source == Source.RS1, self.rs1, Mux(source == Source.RS2, self.rs2, self.rd))
 
     def elaborate(self, platform: object) -> Module:
@@ -70,7 +103,8 @@ class AddressResolver(wiring.Component):
         return m
 
     def _vector(self) -> Module:
-        """Rows read and written in vector SRAM; an operand that is not whole rows is BLEN-aligned lanes."""
+        """Rows read and written in vector SRAM; an operand that is not whole rows is BLEN-aligned
+        lanes."""
         m = Module()
         control, out, config = self.control, self.footprint, self._config
         lane_bits, rows = self._shapes.lane_bits, config.VRAM_ROWS
@@ -100,7 +134,9 @@ class AddressResolver(wiring.Component):
             misaligned = Mux(control.w_lanes, w[:blen_bits] != 0, w[:lane_bits] != 0)
             m.d.comb += [
                 w.eq(self.rd + Mux(control.w_imm, self.imm, 0)),
-                reach.eq(Mux(control.w_strided, row_stride * (config.BLEN - 1) + 1, control.w_rows)),
+                reach.eq(
+                    Mux(control.w_strided, row_stride * (config.BLEN - 1) + 1, control.w_rows)
+                ),
                 out.w_valid.eq(1),
                 out.w_first.eq(w_row),
                 out.w_end.eq(w_row + reach),
@@ -127,7 +163,8 @@ class AddressResolver(wiring.Component):
                 self.tile_index.eq(address[lane_bits : 2 * lane_bits]),
                 self.matrix_address.eq(address),
                 self.matrix_bad.eq(
-                    ((address[: 2 * lane_bits] & control.m_mask) != 0) | (tile >= self._config.MRAM_TILES)
+                    ((address[: 2 * lane_bits] & control.m_mask) != 0)
+                    | (tile >= self._config.MRAM_TILES)
                 ),
             ]
         return m
@@ -146,13 +183,16 @@ class AddressResolver(wiring.Component):
             address = self.word_address
             m.d.comb += [address.eq(self.rs1 + self.imm), self.word.eq(address)]
             with m.If(control.fp_reads | control.fp_writes):
-                m.d.comb += self.fp_bad.eq(address + Mux(control.fp_row, config.MLEN, 1) > config.FP_MEM_WORDS)
+                m.d.comb += self.fp_bad.eq(
+                    address + Mux(control.fp_row, config.MLEN, 1) > config.FP_MEM_WORDS
+                )
             with m.If(control.int_reads | control.int_writes):
                 m.d.comb += self.int_bad.eq(address >= config.INT_MEM_WORDS)
         return m
 
     def _hbm(self) -> Module:
-        """Byte addresses of the first row's elements and scales, and the check that the last byte exists."""
+        """Byte addresses of the first row's elements and scales, and the check that the last byte
+        exists."""
         m = Module()
         control, config = self.control, self._config
         with m.If(control.hbm_reads | control.hbm_writes):
@@ -180,7 +220,10 @@ class AddressResolver(wiring.Component):
                     (self.rs1[:block_bits] != 0)
                     | (stride[:block_bits] != 0)
                     | (elements + reach + config.MLEN > config.HBM_BYTES)
-                    | (scales + reach[block_bits:] + config.MLEN // config.MX_BLOCK > config.HBM_BYTES)
+                    | (
+                        scales + reach[block_bits:] + config.MLEN // config.MX_BLOCK
+                        > config.HBM_BYTES
+                    )
                 ),
             ]
         return m

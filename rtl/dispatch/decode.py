@@ -1,5 +1,7 @@
 """Instruction decode: the control bits of every opcode, derived from the ISA table."""
 
+from typing import Any
+
 from amaranth.hdl import Module, unsigned
 from amaranth.lib import data, enum, wiring
 from amaranth.lib.wiring import In, Out
@@ -22,13 +24,17 @@ _SOURCE = {"rd": Source.RD, "rs1": Source.RS1, "rs2": Source.RS2}
 
 
 def completes_at_dispatch(op: Opcode) -> bool:
-    """Whether the instruction is over in its dispatch cycle: control, and integer arithmetic on registers."""
+    """Whether the instruction is over in its dispatch cycle: control, and integer arithmetic on
+    registers."""
     return op.unit is Unit.CONTROL or (
-        op.unit is Unit.SCALAR and not op.accesses and any(o.writes and o.kind is Kind.GP for o in op.operands)
+        op.unit is Unit.SCALAR
+        and not op.accesses
+        and any(o.writes and o.kind is Kind.GP for o in op.operands)
     )
 
 
-#: Not in the datapath yet: the accumulators of the per-head and matrix-vector forms, and the top-k unit.
+#: Not in the datapath yet: the accumulators of the per-head and matrix-vector forms, and the top-k
+#: unit.
 _ABSENT_STATES = {State.V_ACC, State.HM_ACC, State.HV_ACC}
 
 
@@ -82,7 +88,8 @@ def control_layout(config: PlenaConfig) -> data.StructLayout:
             "f_writes": 1,
             "a_reads": 1,
             "a_writes": 1,
-            # Vector SRAM: a first read (rows), a second read (one row), a write (rows, maybe strided).
+            # Vector SRAM: a first read (rows), a second read (one row), a write (rows, maybe
+            # strided).
             "a_valid": 1,
             "a_source": Source,
             "a_rows": rows,
@@ -117,7 +124,7 @@ def _first(op: Opcode, state: State, *, writes: bool) -> Access | None:
     return found[0] if found else None
 
 
-def control_of(op: Opcode, config: PlenaConfig) -> dict[str, object]:
+def control_of(op: Opcode, config: PlenaConfig) -> dict[str, Any]:
     """The control bits of `op`, as an initialiser of `control_layout`."""
     reads: dict[Kind, dict[str, int]] = {kind: {} for kind in REGISTER_COUNT}
     writes = dict.fromkeys(REGISTER_COUNT, 0)
@@ -126,7 +133,7 @@ def control_of(op: Opcode, config: PlenaConfig) -> dict[str, object]:
             reads[operand.kind][operand.field.name] = 1
         if operand.is_register and operand.writes:
             writes[operand.kind] = 1
-    bits: dict[str, object] = {
+    bits: dict[str, Any] = {
         "unit": op.unit,
         "immediate": int(completes_at_dispatch(op)),
         "gp_reads": reads[Kind.GP],
@@ -182,9 +189,17 @@ def control_of(op: Opcode, config: PlenaConfig) -> dict[str, object]:
 class Decoder(wiring.Component):
     """Decodes one word, combinationally.
 
-    Members: `word` in; `op`, `control` (of a defined opcode, else zeros), `legal_opcode`, `legal_encoding`,
-    `legal_registers` out. The three verdicts are independent; the dispatcher reports the first that fails.
+    Members: `word` in; `op`, `control` (of a defined opcode, else zeros), `legal_opcode`,
+    `legal_encoding`, `legal_registers` out. The three verdicts are independent; the dispatcher
+    reports the first that fails.
     """
+
+    word: Any
+    op: Any
+    control: Any
+    legal_opcode: Any
+    legal_encoding: Any
+    legal_registers: Any
 
     def __init__(self, config: PlenaConfig) -> None:
         self._config = config
@@ -211,6 +226,7 @@ class Decoder(wiring.Component):
         with m.Switch(field("opcode")):
             for op in filter(in_datapath, OPCODES.values()):
                 with m.Case(op.code):
+                    control: Any = control_of(op, self._config)
                     flags_legal = [
                         sum((field(o.field.name) == value for value in o.allowed), start=0)
                         for o in op.operands
@@ -228,7 +244,7 @@ class Decoder(wiring.Component):
                     for legal in indices:
                         registers = registers & legal
                     m.d.comb += [
-                        self.control.eq(self.control_layout.const(control_of(op, self._config))),
+                        self.control.eq(self.control_layout.const(control)),
                         self.legal_opcode.eq(1),
                         self.legal_encoding.eq(encoding),
                         self.legal_registers.eq(registers),

@@ -1,5 +1,7 @@
 """The hardware loop stack of C_LOOP_START and C_LOOP_END."""
 
+from typing import Any
+
 from amaranth.hdl import Module, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
@@ -8,11 +10,22 @@ from rtl.interfaces import PC_BITS
 
 
 class LoopStack(wiring.Component):
-    """Up to `depth` open loops of (pc of the start, counter register); outputs show the innermost one.
+    """Up to `depth` open loops of (pc of the start, counter register); outputs show the innermost
+    one.
 
-    Members: `push`/`pop` take effect at the cycle's end (never both); `push_pc`, `push_register`; `top_pc`,
-    `top_register`, `empty`, `full`.
+    Members: `push`/`pop` take effect at the cycle's end (never both); `push_pc`, `push_register`;
+    `top_pc`, `top_register`, `empty`, `full`.
     """
+
+    push: Any
+    pop: Any
+    push_pc: Any
+    push_register: Any
+    top_pc: Any
+    top_register: Any
+    empty: Any
+    full: Any
+    level: Any
 
     def __init__(self, depth: int) -> None:
         self._depth = depth

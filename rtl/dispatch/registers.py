@@ -1,6 +1,8 @@
 """Register files: gp, f and a, with a pending bit per register that a unit will still write."""
 
-from amaranth.hdl import Module, Mux, Signal
+from typing import Any
+
+from amaranth.hdl import MemoryData, Module, Mux, Signal
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -10,19 +12,37 @@ from rtl.interfaces import BF16_BITS
 class RegisterFile(wiring.Component):
     """A file of `depth` registers of `width` bits with combinational reads and two write ports.
 
-    Register 0 reads as zero and ignores writes when `zero` is set. `reserve` marks register `reserve_index` as
-    pending from the next cycle on; a write through `late` clears it. `early` writes (from the dispatch cycle)
-    never concern a pending register, since the dispatcher waits for it first.
+    Register 0 reads as zero and ignores writes when `zero` is set. `reserve` marks register
+    `reserve_index` as pending from the next cycle on; a write through `late` clears it. `early`
+    writes (from the dispatch cycle) never concern a pending register, since the dispatcher waits
+    for it first.
 
-    Members: `index_rd`, `index_rs1`, `index_rs2` and the values `rd`, `rs1`, `rs2` (same cycle); `pending`, a bit
-    per register; `early_en/index/value`, `late_en/index/value`, `late2_*`.
+    Members: `index_rd`, `index_rs1`, `index_rs2` and the values `rd`, `rs1`, `rs2` (same cycle);
+    `pending`, a bit per register; `early_en/index/value`, `late_en/index/value`, `late2_*`.
     """
+
+    pending: Any
+    index_rd: Any
+    index_rs1: Any
+    index_rs2: Any
+    rd: Any
+    rs1: Any
+    rs2: Any
+    early_en: Any
+    early_index: Any
+    early_value: Any
+    reserve: Any
+    reserve_index: Any
 
     def __init__(self, width: int, depth: int, *, zero: bool) -> None:
         self._zero = zero
-        self.storage = memory.MemoryData(shape=width, depth=depth, init=[])
+        self.storage = MemoryData(shape=width, depth=depth, init=[])
         bits = (depth - 1).bit_length()
-        ports: dict[str, object] = {"pending": Out(depth), "reserve": In(1), "reserve_index": In(bits)}
+        ports: dict[str, object] = {
+            "pending": Out(depth),
+            "reserve": In(1),
+            "reserve_index": In(bits),
+        }
         for name in ("rd", "rs1", "rs2"):
             ports |= {f"index_{name}": In(bits), name: Out(width)}
         for name in ("early", "late", "late2"):
@@ -66,7 +86,6 @@ def gp_file() -> RegisterFile:
 
 
 def f_file() -> RegisterFile:
-    """f0..f7; late writes come from the scalar unit (late) and the vector unit's reductions (late2)."""
+    """f0..f7; late writes come from the scalar unit (late) and the vector unit's reductions
+    (late2)."""
     return RegisterFile(BF16_BITS, 8, zero=True)
-
-

@@ -1,6 +1,8 @@
-"""The scoreboard: what every unfinished instruction reads and writes, which of them is the oldest, and whether
-the instruction at dispatch conflicts with one.
+"""The scoreboard: what every unfinished instruction reads and writes, which of them is the oldest,
+and whether the instruction at dispatch conflicts with one.
 """
+
+from typing import Any
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import data, wiring
@@ -43,19 +45,33 @@ class Scoreboard(wiring.Component):
 
     An older instruction conflicts with the one at dispatch (`candidate`) when
 
-    - read after write: it writes rows, a tile or a word memory that the candidate reads, whatever the units;
-    - write after write, write after read: likewise, but only between different units, because every unit reads
-      its operands and writes its results in program order among its own instructions. Word memories are compared
-      between different units only, since the scalar unit executes in order.
+    - read after write: it writes rows, a tile or a word memory that the candidate reads, whatever
+    the units;
+    - write after write, write after read: likewise, but only between different units, because every
+      unit reads its operands and writes its results in program order among its own instructions.
+      Word memories are compared between different units only, since the scalar unit executes in
+      order.
 
-    A slot is allocated at the end of a cycle with `allocate`, and is free again in the cycle after its completion,
-    so an instruction dispatched right after a completion reads what it wrote.
+    A slot is allocated at the end of a cycle with `allocate`, and is free again in the cycle after
+    its completion, so an instruction dispatched right after a completion reads what it wrote.
 
-    Members: `candidate`, `allocate`, `stage`, `free_slot` (valid when `full` is low); `completions` and `cancel`
-    (an instruction that the memory answered with an error); `conflict`, `conflict_hbm` (one of the conflicts is
-    with an unfinished H_*); `empty`; `oldest_stage`; per unit `busy_<unit>` and `busy_stage_<unit>` (stage of that
-    unit's oldest).
+    Members: `candidate`, `allocate`, `stage`, `free_slot` (valid when `full` is low); `completions`
+    and `cancel` (an instruction that the memory answered with an error); `conflict`, `conflict_hbm`
+    (one of the conflicts is with an unfinished H_*); `empty`; `oldest_stage`; per unit
+    `busy_<unit>` and `busy_stage_<unit>` (stage of that unit's oldest).
     """
+
+    candidate: Any
+    busy_hbm: Any
+    stage: Any
+    allocate: Any
+    free_slot: Any
+    full: Any
+    empty: Any
+    conflict: Any
+    conflict_hbm: Any
+    oldest_stage: Any
+    cancel: Any
 
     def __init__(self, config: PlenaConfig, completions: tuple[str, ...]) -> None:
         self._config = config
@@ -75,7 +91,10 @@ class Scoreboard(wiring.Component):
         }
         ports |= {f"completed_{name}": In(Completion) for name in completions}
         for unit in self._tracked:
-            ports |= {f"busy_{unit.name.lower()}": Out(1), f"busy_stage_{unit.name.lower()}": Out(Stage)}
+            ports |= {
+                f"busy_{unit.name.lower()}": Out(1),
+                f"busy_stage_{unit.name.lower()}": Out(Stage),
+            }
         super().__init__(ports)
 
     def elaborate(self, platform: object) -> Module:
@@ -85,7 +104,9 @@ class Scoreboard(wiring.Component):
         freed = Signal(count)
         taken = Signal(count)
         stages = [Signal(Stage, name=f"stage_{i}") for i in range(count)]
-        prints = [Signal(footprint_layout(self._config), name=f"footprint_{i}") for i in range(count)]
+        prints = [
+            Signal(footprint_layout(self._config), name=f"footprint_{i}") for i in range(count)
+        ]
         #: older[i] has bit j set when slot j was unfinished at slot i's allocation and still is.
         older = [Signal(count, name=f"older_{i}") for i in range(count)]
 
@@ -107,7 +128,11 @@ class Scoreboard(wiring.Component):
 
         for i in range(count):
             with m.If(taken[i]):
-                m.d.sync += [stages[i].eq(self.stage), prints[i].eq(self.candidate), older[i].eq(valid & ~freed)]
+                m.d.sync += [
+                    stages[i].eq(self.stage),
+                    prints[i].eq(self.candidate),
+                    older[i].eq(valid & ~freed),
+                ]
             with m.Elif((older[i] & freed) != 0):
                 m.d.sync += older[i].eq(older[i] & ~freed)
 
@@ -158,5 +183,3 @@ class Scoreboard(wiring.Component):
                     with age.If(members[i] & ((older[i] & members) == 0)):
                         age.d.comb += getattr(self, f"busy_stage_{name}").eq(stages[i])
         return m
-
-

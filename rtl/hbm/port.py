@@ -135,7 +135,7 @@ class HbmPort(wiring.Component):
             self.issue.ready.eq(walks.i.ready & collects.i.ready),
             walks.i.valid.eq(accept),
             collects.i.valid.eq(accept),
-            stores.i.valid.eq(accept & (issue.op == Op["H_STORE_V"])),
+            stores.i.valid.eq(accept & (issue.op == Op.H_STORE_V)),
             stores.i.payload.eq(issue.row),
             walk.elements.eq(issue.elements),
             walk.scales.eq(issue.scales),
@@ -147,9 +147,9 @@ class HbmPort(wiring.Component):
         ]
         with m.Switch(issue.op):
             for op, transfer in (
-                (Op["H_PREFETCH_M"], Transfer.MATRIX),
-                (Op["H_PREFETCH_V"], Transfer.VECTOR),
-                (Op["H_STORE_V"], Transfer.STORE),
+                (Op.H_PREFETCH_M, Transfer.MATRIX),
+                (Op.H_PREFETCH_V, Transfer.VECTOR),
+                (Op.H_STORE_V, Transfer.STORE),
             ):
                 with m.Case(op):
                     m.d.comb += [walk.transfer.eq(transfer), collect.transfer.eq(transfer)]

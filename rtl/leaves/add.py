@@ -60,18 +60,19 @@ class FloatAdd(Leaf):
         a, b = self.a, self.b
         order.d.comb += opposite.eq(fmt.sign_of(a) ^ fmt.sign_of(b))
         with order.If(fmt.magnitude_of(b) + fmt.sign_of(a) > fmt.magnitude_of(a)):
-            gap = (fmt.biased_exp_of(b) - fmt.biased_exp_of(a))[:fmt.exp]
+            gap = (fmt.biased_exp_of(b) - fmt.biased_exp_of(a))[: fmt.exp]
             order.d.comb += [large.eq(b), small.eq(Cat(fmt.significand_of(a), gap))]
         with order.Else():
-            gap = (fmt.biased_exp_of(a) - fmt.biased_exp_of(b))[:fmt.exp]
+            gap = (fmt.biased_exp_of(a) - fmt.biased_exp_of(b))[: fmt.exp]
             order.d.comb += [large.eq(a), small.eq(Cat(fmt.significand_of(b), gap))]
 
         m.submodules.align = align = Module()
         sig, gap = small[:precision], small[precision:]
         augend, addend = fmt.significand_of(large) << 3, sig << 3
         shift, far = gap[:shift_bits], gap[shift_bits:] != 0
-        lost = (addend & ((1 << shift) - 1)[:bits - 1]) != 0
-        part = Mux(far, sig != 0, (addend >> shift) | lost)
+        lost = (addend & ((1 << shift) - 1)[: bits - 1]) != 0
+        # An addend that is far below the last place, even of half the augend, cannot change it.
+        part = Mux(far, 0, (addend >> shift) | lost)
         sign = fmt.sign_of(large)
         align.d.comb += [
             total.eq(Mux(opposite, (augend - part)[:bits], augend + part)),
@@ -88,7 +89,7 @@ class FloatAdd(Leaf):
         # The shift is the leading zeros of total, but not more than exp: there the result becomes
         # subnormal. The bit `stop` sees to that.
         m.submodules.lead = lead = Module()
-        exp = status[:fmt.exp]
+        exp = status[: fmt.exp]
         stop = Mux(exp < bits, (1 << (bits - 1)) >> exp[:shift_bits], 0)
         lead.d.comb += [held_total.eq(total), held_status[-2:].eq(status[-2:])]
         for zeros in leading_zero_cases(lead, total | stop):
@@ -97,13 +98,16 @@ class FloatAdd(Leaf):
         # The hidden bit adds 1 to the exponent field, unless the result is subnormal or zero.
         m.submodules.round = rounding = Module()
         shift, exp, sign, nan = (
-            held_status[:shift_bits], held_status[shift_bits:-2], held_status[-2], held_status[-1]
+            held_status[:shift_bits],
+            held_status[shift_bits:-2],
+            held_status[-2],
+            held_status[-1],
         )
         norm = (held_total << shift)[:bits]
         rounded = (norm + 7 + norm[4])[4:]
-        field = (exp - shift)[:fmt.exp]
+        field = (exp - shift)[: fmt.exp]
         with rounding.If(field >= fmt.exp_max - 1):
             rounding.d.comb += self.o.eq(fmt.signed(fmt.inf, sign) | (nan << (fmt.man - 1)))
         with rounding.Else():
-            word = (rounded + Cat(Const(0, fmt.man), field))[:fmt.width - 1]
+            word = (rounded + Cat(Const(0, fmt.man), field))[: fmt.width - 1]
             rounding.d.comb += self.o.eq(Cat(word, sign))

@@ -105,7 +105,7 @@ class BF16Exp(Leaf):
                     )
 
         m.submodules.power = evaluate = Module()
-        offset = fraction[-SEGMENT_BITS - OFFSET_BITS:-SEGMENT_BITS]
+        offset = fraction[-SEGMENT_BITS - OFFSET_BITS : -SEGMENT_BITS]
         slope = curve.c1 + ((curve.c2 * offset[-SQUARE_BITS:]) >> SQUARE_BITS)
         evaluate.d.comb += power.eq(curve.c0 + ((slope * offset) >> OFFSET_BITS) + TRUNCATION)
 
@@ -115,9 +115,9 @@ class BF16Exp(Leaf):
         # The hidden bit adds 1 to the exponent field. Only n = -bias is subnormal, by one place.
         # No result is half-way, so that adding half a unit rounds to nearest.
         rounded = (power + (1 << (low - 1)))[low:]
-        field = (n + (BF16.bias - 1))[:BF16.exp]
-        rounding.d.comb += self.o.eq((rounded + Cat(Const(0, BF16.man), field))[:BF16.width - 1])
+        field = (n + (BF16.bias - 1))[: BF16.exp]
+        rounding.d.comb += self.o.eq((rounded + Cat(Const(0, BF16.man), field))[: BF16.width - 1])
         with rounding.If(n == (1 << BF16.exp) - BF16.bias):
-            rounding.d.comb += self.o.eq((power + (1 << low))[low + 1:])
+            rounding.d.comb += self.o.eq((power + (1 << low))[low + 1 :])
         with rounding.If(size > BF16.inf):
             rounding.d.comb += self.o.eq(BF16.nan)

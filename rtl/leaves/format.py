@@ -88,15 +88,15 @@ class FloatFormat:
 
     def exp_of(self, word: Value) -> Value:
         """The exponent field."""
-        return word[self.man:self.width - 1]
+        return word[self.man : self.width - 1]
 
     def man_of(self, word: Value) -> Value:
         """The stored significand, without the hidden bit."""
-        return word[:self.man]
+        return word[: self.man]
 
     def magnitude_of(self, word: Value) -> Value:
         """The word without its sign: unsigned order of these is order of absolute values."""
-        return word[:self.width - 1]
+        return word[: self.width - 1]
 
     def significand_of(self, word: Value) -> Value:
         """The significand with the hidden bit, ``precision`` bits."""

@@ -37,7 +37,5 @@ class BF16MinMax(Leaf):
 
         a_below = rank(self.a) < rank(self.b)
         m.d.comb += self.o.eq(Mux(self.is_max ^ a_below, self.a, self.b))
-        with m.If(
-            (BF16.magnitude_of(self.a) > BF16.inf) | (BF16.magnitude_of(self.b) > BF16.inf)
-        ):
+        with m.If((BF16.magnitude_of(self.a) > BF16.inf) | (BF16.magnitude_of(self.b) > BF16.inf)):
             m.d.comb += self.o.eq(BF16.nan)

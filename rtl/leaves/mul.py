@@ -52,7 +52,10 @@ class FloatMul(Leaf):
         self._a_fmt, self._b_fmt, self._out_fmt = in_fmt, b_fmt, out_fmt
         super().__init__(
             {"a": In(in_fmt.width), "b": In(b_fmt.width), "o": Out(out_fmt.width)},
-            latency=latency, in_fmt=in_fmt, out_fmt=out_fmt, b_fmt=b_fmt,
+            latency=latency,
+            in_fmt=in_fmt,
+            out_fmt=out_fmt,
+            b_fmt=b_fmt,
         )
 
     def _datapath(self, m: Module) -> None:
@@ -75,9 +78,7 @@ class FloatMul(Leaf):
             product.eq(a_fmt.significand_of(a) * b_fmt.significand_of(b)),
             status.eq(Cat(exp, sign)),
         ]
-        with multiply.If(
-            (a_fmt.exp_of(a) == fmt.exp_max) | (b_fmt.exp_of(b) == fmt.exp_max)
-        ):
+        with multiply.If((a_fmt.exp_of(a) == fmt.exp_max) | (b_fmt.exp_of(b) == fmt.exp_max)):
             # Infinity is a normal number of an exponent out of range.
             a_size, b_size = a_fmt.magnitude_of(a), b_fmt.magnitude_of(b)
             nan = (a_size > a_fmt.inf) | (b_size > b_fmt.inf) | (a_size == 0) | (b_size == 0)
@@ -95,7 +96,7 @@ class FloatMul(Leaf):
         lead.d.comb += [frame.eq(whole), held_status.eq(least)]
         with lead.If(exp <= offset):
             deficit = (offset + 1 - exp)[:exp_bits]
-            right = Mux(deficit < frame_bits, deficit, frame_bits)[:bits_for(frame_bits)]
+            right = Mux(deficit < frame_bits, deficit, frame_bits)[: bits_for(frame_bits)]
             kept = whole >> right
             lost = (kept << right)[:frame_bits] != whole
             lead.d.comb += frame.eq(kept | lost)
@@ -108,7 +109,10 @@ class FloatMul(Leaf):
         # The hidden bit adds 1 to the exponent field, unless the result is subnormal or zero.
         m.submodules.round = rounding = Module()
         shift, exp, sign, nan = (
-            held_status[:shift_bits], held_status[shift_bits:-2], held_status[-2], held_status[-1]
+            held_status[:shift_bits],
+            held_status[shift_bits:-2],
+            held_status[-2],
+            held_status[-1],
         )
         norm = (frame << shift)[:frame_bits]
         low = frame_bits - fmt.precision
@@ -117,6 +121,6 @@ class FloatMul(Leaf):
         with rounding.If(field >= fmt.exp_max + offset):
             rounding.d.comb += self.o.eq(fmt.signed(fmt.inf, sign) | (nan << (fmt.man - 1)))
         with rounding.Else():
-            field = (field - (offset + 1))[:fmt.exp]
-            word = (rounded + Cat(Const(0, fmt.man), field))[:fmt.width - 1]
+            field = (field - (offset + 1))[: fmt.exp]
+            word = (rounded + Cat(Const(0, fmt.man), field))[: fmt.width - 1]
             rounding.d.comb += self.o.eq(Cat(word, sign))

@@ -43,9 +43,16 @@ class MxDecode(Leaf):
         # element is 2^-9. A zero has the least exponent.
         least = E4M3.bias - 1 + man
         deepest = least + 1  # the furthest shift to the right
-        unpacked = Signal(data.StructLayout({
-            "exp": E8M0_BITS + 1, "sig": man + 1, "sign": 1, "nan": 1,
-        }))
+        unpacked = Signal(
+            data.StructLayout(
+                {
+                    "exp": E8M0_BITS + 1,
+                    "sig": man + 1,
+                    "sign": 1,
+                    "nan": 1,
+                }
+            )
+        )
 
         m.submodules.unpack = unpack = Module()
         with unpack.Switch(E4M3.magnitude_of(code)):
@@ -71,18 +78,18 @@ class MxDecode(Leaf):
 
         m.submodules.pack = pack = Module()
         exp, sig, sign = unpacked.exp, unpacked.sig, unpacked.sign
-        right = (deepest - exp)[:bits_for(deepest)]
+        right = (deepest - exp)[: bits_for(deepest)]
         frame = Cat(Const(0, deepest + BF16.man - man), sig) >> right
         up = (frame[:deepest] + frame[deepest]) > (1 << (deepest - 1))
         with pack.If(unpacked.nan):
             pack.d.comb += self.o.eq(BF16.nan)
         with pack.Elif(exp <= least):
-            word = (frame[deepest:] + up)[:BF16.precision]  # a carry makes it normal
+            word = (frame[deepest:] + up)[: BF16.precision]  # a carry makes it normal
             pack.d.comb += self.o.eq(Cat(word, Const(0, BF16.exp - 1), sign))
         with pack.Elif(exp >= BF16.exp_max + least):
             pack.d.comb += self.o.eq(BF16.signed(BF16.inf, sign))
         with pack.Else():
-            field = (exp - least)[:BF16.exp]
+            field = (exp - least)[: BF16.exp]
             pack.d.comb += self.o.eq(Cat(Const(0, BF16.man - man), sig[:man], field, sign))
 
 
@@ -127,10 +134,10 @@ class MxBlockScale(Leaf):
             m.submodules[f"max_{depth}"] = step = Module()
             larger = []
             for k in range(0, len(level) - 1, 2):
-                a, b = level[k:k + 2]
+                a, b = level[k : k + 2]
                 larger.append(exp := Signal(BF16.exp, name=f"max_{depth}_{k // 2}"))
                 step.d.comb += exp.eq(Mux(b > a, b, a))
-            level = larger + level[len(larger) * 2:]
+            level = larger + level[len(larger) * 2 :]
             depth += 1
         emax = E4M3.exp_max - E4M3.bias  # 448 = 1.75 * 2^8
         with m.If(level[0] > emax):
@@ -163,7 +170,7 @@ class MxEncode(Leaf):
         deepest = bits + 1  # a shift that leaves only the sticky bit
         # The E4M3 exponent field that belongs to the top of the significand, plus `offset`.
         offset = E8M0_NAN - fmt.bias
-        exp = (BF16.biased_exp_of(self.i) + E8M0_NAN - self.scale)[:BF16.exp + 1]
+        exp = (BF16.biased_exp_of(self.i) + E8M0_NAN - self.scale)[: BF16.exp + 1]
         sig = BF16.significand_of(self.i)
         scaled = Signal(data.StructLayout({"exp": BF16.exp + 1, "sig": bits}))
         m.submodules.rescale = rescale = Module()
@@ -176,14 +183,14 @@ class MxEncode(Leaf):
         exp, frame = scaled.exp, Cat(Const(0, 1), scaled.sig)
         stop = Mux(exp <= offset + bits, (1 << (bits - 1)) >> (exp - offset - 1)[:3], 0)[:bits]
         with normalise.If(exp <= offset):
-            deficit = (offset + 1 - exp)[:BF16.exp + 1]
-            right = Mux(deficit < deepest, deficit, deepest)[:bits_for(deepest)]
+            deficit = (offset + 1 - exp)[: BF16.exp + 1]
+            right = Mux(deficit < deepest, deficit, deepest)[: bits_for(deepest)]
             kept = frame >> right
-            lost = (kept << right)[:bits + 1] != frame
+            lost = (kept << right)[: bits + 1] != frame
             normalise.d.comb += [normal.sig.eq(kept | lost), normal.exp.eq(0)]
         with normalise.Else():
             for zeros in leading_zero_cases(normalise, scaled.sig | stop):
-                left = (frame << zeros)[:bits + 1]
+                left = (frame << zeros)[: bits + 1]
                 normalise.d.comb += [
                     normal.sig.eq(left),
                     normal.exp.eq(Mux(left[-1], exp - (offset + zeros), 0)),
@@ -201,4 +208,4 @@ class MxEncode(Leaf):
         with rounding.Elif((word > fmt.max_finite) | (size == BF16.inf)):
             rounding.d.comb += self.code.eq(fmt.signed(fmt.max_finite, sign))
         with rounding.Else():
-            rounding.d.comb += self.code.eq(Cat(word[:fmt.width - 1], sign))
+            rounding.d.comb += self.code.eq(Cat(word[: fmt.width - 1], sign))

@@ -53,13 +53,15 @@ class BF16Reciprocal(Leaf):
         offset = 2 * BF16.bias - 1 + 2
         field = BF16.exp_of(self.i)
         normalise.d.comb += [
-            operand.man.eq(BF16.man_of(self.i)), operand.exp.eq(offset - field),
+            operand.man.eq(BF16.man_of(self.i)),
+            operand.exp.eq(offset - field),
         ]
         with normalise.If(field == 0):
             normalise.d.comb += operand.exp.eq(offset + man)
             for zeros in leading_zero_cases(normalise, BF16.man_of(self.i)):
                 normalise.d.comb += [
-                    operand.man.eq(self.i[:man] << (zeros + 1)), operand.exp.eq(offset + zeros),
+                    operand.man.eq(self.i[:man] << (zeros + 1)),
+                    operand.exp.eq(offset + zeros),
                 ]
 
         m.submodules.seed = seed = Module()
@@ -71,16 +73,16 @@ class BF16Reciprocal(Leaf):
         m.submodules.round = rounding = Module()
         divisor = Cat(operand.man, Const(1, 1))
         exact = operand.man == 0
-        low = ((estimated + 1) * divisor)[:2 * precision + 2] <= (1 << 2 * precision)
-        quotient = Mux(exact, HIDDEN * 2, estimated + low)[:precision + 1]
+        low = ((estimated + 1) * divisor)[: 2 * precision + 2] <= (1 << 2 * precision)
+        quotient = Mux(exact, HIDDEN * 2, estimated + low)[: precision + 1]
         exp = operand.exp + exact
         # A subnormal result is one or two places further right; it is not exact, so no tie counts.
         right = Mux(exp > 2, 0, 3 - exp)[:2]
         shifted = quotient >> right
-        word = shifted[1:] + shifted[0] + (Mux(exp > 2, exp - 3, 0)[:BF16.exp] << man)
+        word = shifted[1:] + shifted[0] + (Mux(exp > 2, exp - 3, 0)[: BF16.exp] << man)
         size = BF16.magnitude_of(self.i)
         sign = BF16.sign_of(self.i)
-        rounding.d.comb += self.o.eq(Cat(word[:BF16.width - 1], sign))
+        rounding.d.comb += self.o.eq(Cat(word[: BF16.width - 1], sign))
         with rounding.If(size > BF16.inf):
             rounding.d.comb += self.o.eq(BF16.nan)
         with rounding.Elif(size == BF16.inf):

@@ -27,7 +27,7 @@ class LinearSeed:
         size = len(target) // segments
         lines = []
         for first in range(0, len(target), size):
-            part = target[first:first + size]
+            part = target[first : first + size]
             steepness = round((part[-1] - part[0] << fraction) / (size - 1))
             nearby = range(steepness - (1 << fraction), steepness + (1 << fraction) + 1)
             for slope in sorted(nearby, key=lambda slope: abs(slope - steepness)):
@@ -52,13 +52,13 @@ class LinearSeed:
 
     def look_up(self, m: Module, index: Value, line: Signal) -> None:
         """Drive ``line`` (2 * ``bits``) with the start and slope for ``index``."""
-        with m.Switch(index[self.offset_bits:]):
+        with m.Switch(index[self.offset_bits :]):
             for segment, (start, slope) in enumerate(self.lines):
                 with m.Case(segment):
                     m.d.comb += line.eq(Cat(Const(start, self.bits), Const(slope, self.bits)))
 
     def evaluate(self, index: Value, line: Value) -> Value:
         """The estimate for ``index`` on its ``line``."""
-        start, slope = line[:self.bits], line[self.bits:]
-        offset = index[:self.offset_bits]
-        return (start + slope * offset)[:self.bits] >> self.fraction
+        start, slope = line[: self.bits], line[self.bits :]
+        offset = index[: self.offset_bits]
+        return (start + slope * offset)[: self.bits] >> self.fraction

@@ -78,7 +78,7 @@ class BF16Sqrt(Leaf):
         exp = ((operand.exp + (BF16.bias - positive)) - operand.odd)[1:]
         sign = BF16.sign_of(self.i)
         size = BF16.magnitude_of(self.i)
-        rounding.d.comb += self.o.eq(Cat(root[:man], exp[:BF16.exp]))
+        rounding.d.comb += self.o.eq(Cat(root[:man], exp[: BF16.exp]))
         with rounding.If(size == 0):
             rounding.d.comb += self.o.eq(self.i)
         with rounding.Elif(sign | (size > BF16.inf)):

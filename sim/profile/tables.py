@@ -151,5 +151,5 @@ def _scaled(number: int, base: int, suffixes: Sequence[str], gap: str) -> str:
     while power < len(suffixes) - 1 and number >= base ** (power + 1):
         power += 1
     value = number / base**power
-    digits = 0 if power == 0 or value >= 999.5 else 3 - len(str(int(value)))
+    digits = 0 if power == 0 else max(3 - len(str(int(value))), 0)
     return f"{value:.{digits}f}{gap}{suffixes[power]}"

@@ -1,16 +1,9 @@
-"""The independent bit-exact reference of the PLENA datapath, in NumPy and ml_dtypes.
+"""The independent bit-exact reference of whole workloads, on the numerics of `sim.numerics`.
 
 Written from the specification pages `numerics.md`, `lowering.md` and `isa.md` alone. It imports
-nothing of `rtl`, `sim` or `compiler`, and nothing there may be written from it.
+nothing of `rtl` or `compiler`, and nothing there may be written from it.
 
-    exact           scalar rounding with fractions: the oracle the array code is tested against
-    bf16            rounding to BF16 and the element-wise operations
-    reduce          FP32 neighbours-first tree, V_RED_SUM, V_RED_MAX
-    mx              OCP MX blocks: E4M3 elements under one E8M0 scale
-    matrix          M_MM and the linear projection with its K-split
+    matrix          the linear projection with its K-split
     shared_expert   SwiGLU, sigmoid gate, the whole shared expert, combine
     data            test tensors: exact under MX, upstream's pattern, random, order-sensitive
-
-Every array of BF16 values has dtype `ml_dtypes.bfloat16`; any other dtype is refused where it would
-otherwise be rounded without notice. NaN is one value: compare with `bf16.canonical_bits`.
 """

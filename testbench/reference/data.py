@@ -20,8 +20,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from testbench.reference.bf16 import Bf16Array, require_bf16, round_to_bf16
-from testbench.reference.mx import BLOCK, round_trip
+from sim.numerics.bf16 import Bf16Array, require_bf16, round_to_bf16
+from sim.numerics.mx import BLOCK, round_trip
 from testbench.reference.shared_expert import Biases
 
 Kind = Literal["exact", "pattern", "random"]

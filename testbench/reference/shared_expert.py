@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from testbench.reference.bf16 import (
+from sim.numerics.bf16 import (
     Bf16Array,
     add,
     exp,
@@ -19,8 +19,8 @@ from testbench.reference.bf16 import (
     round_to_bf16,
     sub,
 )
+from sim.numerics.reduce import red_sum
 from testbench.reference.matrix import linear_projection
-from testbench.reference.reduce import red_sum
 
 ZERO = round_to_bf16(0.0)
 ONE = round_to_bf16(1.0)

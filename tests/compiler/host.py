@@ -9,7 +9,7 @@ from compiler.hbm import Order
 from compiler.linear import linear_projection
 from compiler.weight_panels import WeightPanels
 from isa import PlenaConfig
-from testbench.reference import bf16, mx
+from sim.numerics import bf16, mx
 from testbench.reference.data import SharedExpertData
 from tests.compiler.interpreter import Interpreter
 

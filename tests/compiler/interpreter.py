@@ -11,9 +11,9 @@ from functools import cache
 import numpy as np
 
 from isa import Instruction, PlenaConfig, ProgramImage
-from testbench.reference import bf16, mx
-from testbench.reference.matrix import mm_tile
-from testbench.reference.reduce import red_sum
+from sim.numerics import bf16, mx
+from sim.numerics.matrix import mm_tile
+from sim.numerics.reduce import red_sum
 
 NAN = np.uint16(0x7FC0)
 DECODE = cache(Instruction.decode)

@@ -11,7 +11,7 @@ from compiler.hbm import HbmLayout, Order
 from compiler.scalar_memory import NAMED_CONSTANTS, FpMem, IntMem, bf16_bits
 from compiler.vram import VramLayout, transfer_rows
 from isa import PRESETS
-from testbench.reference import bf16
+from sim.numerics import bf16
 
 TINY, DEFAULT = PRESETS["tiny"], PRESETS["default"]
 

@@ -9,7 +9,7 @@ from compiler.linear import linear_projection
 from compiler.registers import F0, GP0
 from compiler.weight_panels import WeightPanels, default_cap, split_k
 from isa import PRESETS
-from testbench.reference import bf16, mx
+from sim.numerics import bf16, mx
 from testbench.reference import matrix as reference
 from testbench.reference.data import exact, order_sensitive
 from tests.compiler.host import projected, read_matrix, write_matrix

@@ -10,13 +10,16 @@ from compiler import (
     ARCHITECTURES,
     CompileError,
     Order,
+    Program,
     SharedExpertProgram,
     SharedExpertSpec,
     compile_shared_expert,
     fuse_weights,
 )
+from compiler.gate import sigmoid_gate
+from compiler.shared_expert import SharedExpertParameters
 from isa import BRANCH_OF, PRESETS, Branch, PlenaConfig, Stage, assemble
-from testbench.reference import bf16, mx
+from sim.numerics import bf16, mx
 from testbench.reference.data import SharedExpertData, assert_not_saturated, shared_expert_data
 from testbench.reference.shared_expert import SharedExpertResult, combine, shared_expert
 from tests.compiler.host import UNTOUCHED, read_matrix, read_tensor, run_shared
@@ -222,7 +225,7 @@ def test_markers_follow_the_emit_order_of_the_page() -> None:
         "shared_expert_projection gate and up",
         "shared_expert_activation standard_swiglu activation",
         "shared_expert_projection down",
-        "shared_expert_gate row=0 and up to row 3, 4 rows a loop body",
+        "shared_expert_gate row=0 and up to row 3, 4 at a time",
         "shared_expert_gate row=4 and up to row 4",
         "scatter_combine accumulator += output",
         "non_moe end of the MoE region",
@@ -243,6 +246,15 @@ def test_the_marker_above_each_instruction() -> None:
     assert by_mnemonic["V_RED_SUM"] == {"shared_expert_gate"}
     assert by_mnemonic["V_RECI_V"] == {"shared_expert_activation"}
     assert by_mnemonic["S_MAP_V_FP"] == {"accumulator_init"}
+
+
+@pytest.mark.parametrize("rows", [1, 4, 5, 8])
+def test_the_gate_bills_nothing_to_other_stages(rows: int) -> None:
+    gated = compile_shared_expert(TINY, spec_of(TINY, "qwen2", 2, 1), rows=rows).issued
+    plain = compile_shared_expert(TINY, spec_of(TINY, "kimi", 2, 1), rows=rows).issued
+    gate = gated.of(label="shared_expert_gate")
+    assert gate > 0
+    assert gated.by_stage == plain.by_stage | {"shared_expert_gate": gate}
 
 
 # Size and speed.
@@ -379,3 +391,27 @@ def test_a_float16_array_is_refused_where_bf16_is_meant() -> None:
         "gate_row of dtype float16: must be bfloat16, or uint16 patterns of it "
         "(round the values to BF16 first)"
     )
+
+
+def test_a_gate_row_of_another_width_is_refused() -> None:
+    prog = Program(TINY, "p")
+    x, output = prog.vram.matrix("x", 4, 16), prog.vram.matrix("output", 4, 16)
+    narrow = prog.vram.matrix("gate_row", 1, 8)
+    with pytest.raises(CompileError) as error:
+        sigmoid_gate(prog, x=x, gate_row=narrow, target=output, rows=4)
+    assert str(error.value) == (
+        "sigmoid gate: gate row gate_row is 8 wide, x x 16, output output 16: all must be H, or "
+        "the gate would see a part of the logit (pass the [1, H] gate row of this layer)"
+    )
+    assert not prog.instructions
+
+
+def test_parameters_are_those_that_the_spec_has() -> None:
+    prog = Program(TINY, "p")
+    weight = prog.hbm.tensor("w", 8, 8)
+    parameters = SharedExpertParameters(w_gate=weight, w_up=weight, w_down=weight)
+    parameters.check(spec_of(TINY, "kimi", 1, 1))
+    with pytest.raises(CompileError, match="gated = True, biases = False, but gate_row given = F"):
+        parameters.check(spec_of(TINY, "qwen2", 1, 1))
+    with pytest.raises(CompileError, match="biases = True, but gate_row given = False, biases giv"):
+        parameters.check(spec_of(TINY, "kimi", 1, 1, biases=True))

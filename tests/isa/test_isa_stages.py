@@ -5,11 +5,24 @@ import pytest
 from isa.stages import BRANCH_OF, Branch, Stage
 
 # attribution.md, "Vocabulary", in order.
-NAMES = (
-    "residual_setup router_topk accumulator_init gather expert_weight_address expert_weight_prefetch "
-    "expert_projection expert_activation expert_bias expert_route_weight scatter_combine "
-    "shared_expert_projection shared_expert_activation shared_expert_gate non_moe other"
-).split()
+NAMES = [
+    "residual_setup",
+    "router_topk",
+    "accumulator_init",
+    "gather",
+    "expert_weight_address",
+    "expert_weight_prefetch",
+    "expert_projection",
+    "expert_activation",
+    "expert_bias",
+    "expert_route_weight",
+    "scatter_combine",
+    "shared_expert_projection",
+    "shared_expert_activation",
+    "shared_expert_gate",
+    "non_moe",
+    "other",
+]
 
 
 def test_the_vocabulary_is_the_contracts_dense_and_in_order():
@@ -20,7 +33,9 @@ def test_the_vocabulary_is_the_contracts_dense_and_in_order():
 def test_every_stage_is_placed_in_a_branch():
     missing = [stage.label for stage in Stage if stage not in BRANCH_OF]
     assert not missing, f"not placed in a branch of BRANCH_OF: {', '.join(missing)}"
-    assert {s.label for s, b in BRANCH_OF.items() if b is Branch.SHARED} == {n for n in NAMES if "shared" in n}
+    assert {s.label for s, b in BRANCH_OF.items() if b is Branch.SHARED} == {
+        n for n in NAMES if "shared" in n
+    }
     assert BRANCH_OF[Stage.ROUTER_TOPK] is Branch.ROUTED
     assert BRANCH_OF[Stage.OTHER] is BRANCH_OF[Stage.NON_MOE] is Branch.OUTSIDE
 

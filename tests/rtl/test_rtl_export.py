@@ -14,7 +14,15 @@ def test_the_tiny_machine_exports_with_its_ports_and_configuration(tmp_path):
     text = path.read_text()
     assert "MLEN = 8" in text
     (ports,) = re.findall(r"^module plena\((.*?)\);", text, re.MULTILINE | re.DOTALL)
-    for name in ("clk", "rst", "start", "hbm_request__payload", "hbm_response__valid", "halt", "dispatch"):
+    for name in (
+        "clk",
+        "rst",
+        "start",
+        "hbm_request__payload",
+        "hbm_response__valid",
+        "halt",
+        "dispatch",
+    ):
         assert re.search(rf"\b{name}\b", ports), name
     assert text.count("\nendmodule") == len(re.findall(r"^module ", text, re.MULTILINE))
 

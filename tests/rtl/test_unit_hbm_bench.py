@@ -15,7 +15,7 @@ from isa.stages import Stage
 from rtl.hbm import HbmPort
 from sim.hbm import HbmDevice
 
-M, V, S = Op["H_PREFETCH_M"], Op["H_PREFETCH_V"], Op["H_STORE_V"]
+M, V, S = Op.H_PREFETCH_M, Op.H_PREFETCH_V, Op.H_STORE_V
 LARGEST = float(2**128 - 2**120)  # of BF16
 
 CONFIGS = {

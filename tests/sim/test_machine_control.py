@@ -1,4 +1,5 @@
-"""Control on the whole machine: loops, traps, breakpoints, issue policies and the cycle accounting."""
+"""Control on the whole machine: loops, traps, breakpoints, issue policies and the cycle
+accounting."""
 
 import numpy as np
 import pytest
@@ -76,19 +77,40 @@ TRAPS = {
     "nine deep": ("C_LOOP_START gp1, 2\n" * 9, Trap.LOOP_OVERFLOW, 8),
     "end without a start": ("C_LOOP_END gp1", Trap.LOOP_MISMATCH, 1),
     "end of another": ("C_LOOP_START gp2, 1\nC_LOOP_END gp1", Trap.LOOP_MISMATCH, 1),
-    "vector operand not row-aligned": ("S_ADDI_INT gp1, gp0, 4\nV_EXP_V gp0, gp1", Trap.VECTOR_ADDRESS, 4),
-    "vector target past the end": ("S_ADDI_INT gp1, gp0, 8192\nV_EXP_V gp1, gp0", Trap.VECTOR_ADDRESS, 8192),
+    "vector operand not row-aligned": (
+        "S_ADDI_INT gp1, gp0, 4\nV_EXP_V gp0, gp1",
+        Trap.VECTOR_ADDRESS,
+        4,
+    ),
+    "vector target past the end": (
+        "S_ADDI_INT gp1, gp0, 8192\nV_EXP_V gp1, gp0",
+        Trap.VECTOR_ADDRESS,
+        8192,
+    ),
     "matrix column group": ("S_ADDI_INT gp1, gp0, 8\nM_MM 0, gp1, gp0", Trap.MATRIX_ADDRESS, 8),
-    "matrix tile past the end": ("S_ADDI_INT gp1, gp0, 1024\nM_MM 0, gp1, gp0", Trap.MATRIX_ADDRESS, 1024),
-    "M_MM rows past the end": ("S_ADDI_INT gp1, gp0, 8176\nM_MM 0, gp0, gp1", Trap.VECTOR_ADDRESS, 8176),
+    "matrix tile past the end": (
+        "S_ADDI_INT gp1, gp0, 1024\nM_MM 0, gp1, gp0",
+        Trap.MATRIX_ADDRESS,
+        1024,
+    ),
+    "M_MM rows past the end": (
+        "S_ADDI_INT gp1, gp0, 8176\nM_MM 0, gp0, gp1",
+        Trap.VECTOR_ADDRESS,
+        8176,
+    ),
     "write-out lane": ("M_MM_WO gp0, gp0, 2", Trap.VECTOR_ADDRESS, 2),
     "write-out stride": ("S_ADDI_INT gp1, gp0, 1000\nM_MM_WO gp0, gp1, 0", Trap.VECTOR_ADDRESS, 0),
-    "prefetch target": ("S_ADDI_INT gp1, gp0, 8\nH_PREFETCH_M gp1, gp0, a0, 0, 0", Trap.MATRIX_ADDRESS, 8),
+    "prefetch target": (
+        "S_ADDI_INT gp1, gp0, 8\nH_PREFETCH_M gp1, gp0, a0, 0, 0",
+        Trap.MATRIX_ADDRESS,
+        8,
+    ),
     "FP_MEM": ("S_LD_FP f1, gp0, 1024", Trap.FP_MEM_ADDRESS, 1024),
     "FP_MEM row": ("S_MAP_V_FP gp0, gp0, 1017", Trap.FP_MEM_ADDRESS, 1017),
     "INT_MEM": ("S_ST_INT gp0, gp0, 1024", Trap.INT_MEM_ADDRESS, 1024),
     "address sums do not wrap": (
-        "S_SUB_INT gp1, gp0, gp0\nS_ADDI_INT gp2, gp0, 1\nS_SUB_INT gp1, gp1, gp2\nS_LD_INT gp3, gp1, 1",
+        "S_SUB_INT gp1, gp0, gp0\nS_ADDI_INT gp2, gp0, 1\nS_SUB_INT gp1, gp1, gp2\nS_LD_INT gp3, "
+        "gp1, 1",
         Trap.INT_MEM_ADDRESS,
         1 << 32,
     ),
@@ -98,12 +120,17 @@ TRAPS = {
         16 << 30,
     ),
     "HBM scales out of range": (
-        "S_SUB_INT gp1, gp0, gp0\nS_ADDI_INT gp2, gp0, 8\nS_SUB_INT gp1, gp1, gp2\nC_SET_SCALE_REG gp1\n"
+        "S_SUB_INT gp1, gp0, gp0\nS_ADDI_INT gp2, gp0, 8\nS_SUB_INT gp1, gp1, gp2\nC_SET_SCALE_REG "
+        "gp1\n"
         "S_ADDI_INT gp3, gp0, 3\nC_SET_ADDR_REG a1, gp3, gp1\nH_PREFETCH_V gp0, gp0, a1, 0, 0",
         Trap.HBM_ADDRESS,
         (4 << 32) - 8,
     ),
-    "HBM offset off the MX block": ("S_ADDI_INT gp1, gp0, 4\nH_PREFETCH_V gp0, gp1, a0, 0, 0", Trap.HBM_ADDRESS, 4),
+    "HBM offset off the MX block": (
+        "S_ADDI_INT gp1, gp0, 4\nH_PREFETCH_V gp0, gp1, a0, 0, 0",
+        Trap.HBM_ADDRESS,
+        4,
+    ),
     "HBM stride off the MX block": (
         "S_ADDI_INT gp1, gp0, 12\nC_SET_STRIDE_REG gp1\nH_STORE_V gp0, gp0, a0, 1, 0",
         Trap.HBM_ADDRESS,
@@ -118,7 +145,12 @@ def test_traps_are_precise(program, name):
     sim = program(source + "\nS_ADDI_INT gp15, gp0, 1\n")
     result = sim.run(max_cycles=200)
     trapping = len(sim.image.words) - 2
-    assert (result.cause, result.pc, result.operand, result.precise) == (cause, trapping, operand, True)
+    assert (result.cause, result.pc, result.operand, result.precise) == (
+        cause,
+        trapping,
+        operand,
+        True,
+    )
     assert result.word == int(sim.image.words[trapping])
     assert sim.memories.read_gp()[15] == 0, "a younger instruction changed state"
     assert sum(result.counters["dispatched"]) == trapping
@@ -184,7 +216,9 @@ def test_break_drains_every_unit_and_resumes_behind_it(program):
 
 
 def test_watchdog_names_who_waits(program):
-    sim = program("; @stage=gather\nC_LOOP_START gp1, 4000000\nV_ADD_VF gp0, gp0, f0, 0\nC_LOOP_END gp1\n")
+    sim = program(
+        "; @stage=gather\nC_LOOP_START gp1, 4000000\nV_ADD_VF gp0, gp0, f0, 0\nC_LOOP_END gp1\n"
+    )
     result = sim.run(max_cycles=300)
     assert result.cause is Trap.WATCHDOG
     assert result.cycles == 300
@@ -257,7 +291,13 @@ def test_serial_and_overlap_end_in_the_same_state(program):
         sim.hbm.write(0, bytes(range(64)))
         cycles.append(sim.run(max_cycles=3000).cycles)
         memories = sim.memories
-        states.append((memories.read_vector(0, 12).tolist(), memories.read_fp().tolist(), memories.read_f().tolist()))
+        states.append(
+            (
+                memories.read_vector(0, 12).tolist(),
+                memories.read_fp().tolist(),
+                memories.read_f().tolist(),
+            )
+        )
     assert states[0] == states[1]
     assert cycles[0] < cycles[1]
 
@@ -265,7 +305,8 @@ def test_serial_and_overlap_end_in_the_same_state(program):
 def test_a_memory_error_stops_the_machine_and_says_whether_it_is_precise(program):
     for issue in ("overlap", "serial"):
         sim = program(
-            "H_PREFETCH_V gp0, gp0, a0, 0, 0\nS_ADDI_INT gp1, gp0, 1\nS_ADDI_INT gp2, gp0, 1\n", issue=issue
+            "H_PREFETCH_V gp0, gp0, a0, 0, 0\nS_ADDI_INT gp1, gp0, 1\nS_ADDI_INT gp2, gp0, 1\n",
+            issue=issue,
         )
         sim.hbm.inject_fault(0, 64)
         result = sim.run(max_cycles=500)

@@ -83,7 +83,7 @@ def arguments(**changes: Any) -> dict[str, Any]:
         "shared_vs_routed_note": NOTE,
         "pair_stats": {
             10: {"expert_projection": pair_counts(4, 20, 0, 0)},
-            2: {"expert_projection": pair_counts(6, 30, 0, 64)},
+            2: {"expert_projection": pair_counts(5, 30, 0, 64)},
         },
         **changes,
     }

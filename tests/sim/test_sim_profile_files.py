@@ -90,7 +90,7 @@ def test_version_4_is_accepted(tmp_path: Path) -> None:
     assert "dispatch" not in read
 
 
-@pytest.mark.parametrize("version", [1, 2, 3, 6, None, "5", 5.5, True])
+@pytest.mark.parametrize("version", [1, 2, 3, 6, None, "5", 5.0, 5.5, True])
 def test_other_versions_are_refused(version: object, tmp_path: Path) -> None:
     path = put(tmp_path / "p.json", {**example(), "schema_version": version})
     with pytest.raises(ProfileError, match="only 4 and 5 can be read") as caught:
@@ -268,3 +268,9 @@ def test_files_that_are_no_profiles(text: str, tmp_path: Path) -> None:
     (tmp_path / "p.json").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ProfileError, match=r"p\.json: not JSON"):
         read_profile(tmp_path / "p.json")
+
+
+def test_a_number_that_is_none_is_refused(tmp_path: Path) -> None:
+    profile = {**example(), "total_profiled_seconds": float("nan")}
+    with pytest.raises(ProfileError, match="NaN is not a JSON number"):
+        read_profile(put(tmp_path / "p.json", profile))

@@ -21,7 +21,13 @@ def test_a_passing_run_prints_one_table_and_leaves_every_artefact(tmp_path, caps
     assert run(tmp_path, *TINY, "--arch", "qwen2") == 0
     text = capsys.readouterr().out
     assert text.rstrip().endswith("PASS")
-    for word in ("shared_expert_gate", "shared_expert_projection", "cycles", "engine pysim", "sigmoid gate"):
+    for word in (
+        "shared_expert_gate",
+        "shared_expert_projection",
+        "cycles",
+        "engine pysim",
+        "sigmoid gate",
+    ):
         assert word in text
     out = tmp_path / "out"
     assert {p.name for p in out.iterdir()} == set(FILES.values())
@@ -45,7 +51,12 @@ def test_json_is_the_only_output(tmp_path, capsys):
     report = json.loads(capsys.readouterr().out)
     assert report["verdict"] == "PASS"
     assert report["stages"]["shared_expert_gate"]["instructions"] == 0
-    assert {c["name"] for c in report["comparisons"]} >= {"x", "activation", "output", "accumulator"}
+    assert {c["name"] for c in report["comparisons"]} >= {
+        "x",
+        "activation",
+        "output",
+        "accumulator",
+    }
 
 
 def test_serial_and_routed_accumulator(tmp_path, capsys):
@@ -93,11 +104,14 @@ def toml(tmp_path, name, text) -> str:
 
 
 ERRORS = {
-    "bad TOML value": (lambda tmp: ["--config", toml(tmp, "bad", "MLEN = 12\n")], ["MLEN = 12", "power of two", "bad.toml"]),
-    "unknown configuration": (lambda tmp: ["--config", "huge"], ["huge", "tiny, small, default"]),
-    "shape not a multiple": (lambda tmp: [*TINY, "--hidden", "12"], ["hidden = 12", "MLEN", "16"]),
-    "unknown arch": (lambda tmp: [*TINY, "--arch", "deepsek"], ["deepsek", "deepseek", "qwen2"]),
-    "no rows": (lambda tmp: ["--config", "tiny", "--rows", "0"], ["rows = 0", "at least 1"]),
+    "bad TOML value": (
+        lambda tmp: ["--config", toml(tmp, "bad", "MLEN = 12\n")],
+        ["MLEN = 12", "power of two", "bad.toml"],
+    ),
+    "unknown configuration": (lambda _: ["--config", "huge"], ["huge", "tiny, small, default"]),
+    "shape not a multiple": (lambda _: [*TINY, "--hidden", "12"], ["hidden = 12", "MLEN", "16"]),
+    "unknown arch": (lambda _: [*TINY, "--arch", "deepsek"], ["deepsek", "deepseek", "qwen2"]),
+    "no rows": (lambda _: ["--config", "tiny", "--rows", "0"], ["rows = 0", "at least 1"]),
     "too many rows for FP_MEM": (
         lambda tmp: [
             *("--config", toml(tmp, "narrow", 'base = "tiny"\nFP_MEM_WORDS = 32\n')),
@@ -105,7 +119,10 @@ ERRORS = {
         ],
         ["40", "FP_MEM"],
     ),
-    "too many rows for vector SRAM": (lambda tmp: ["--config", "tiny", "--rows", "600"], ["vector SRAM", "600"]),
+    "too many rows for vector SRAM": (
+        lambda _: ["--config", "tiny", "--rows", "600"],
+        ["vector SRAM", "600"],
+    ),
 }
 
 

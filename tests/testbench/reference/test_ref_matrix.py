@@ -1,16 +1,17 @@
-"""Products, tiles and projections against exact scalar arithmetic, and their order."""
+"""Projections against exact scalar arithmetic, and their order."""
 
 from collections.abc import Callable
-from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
-from testbench.reference import data, exact, matrix, mx
-from testbench.reference.bf16 import Bf16Array, canonical_bits, from_bits, round_to_bf16, to_bits
-from testbench.reference.exact import BF16, FP32
+from sim.numerics import exact, mx
+from sim.numerics import matrix as tiles
+from sim.numerics.bf16 import Bf16Array, canonical_bits, from_bits, round_to_bf16, to_bits
+from sim.numerics.exact import BF16, FP32
+from sim.numerics.reduce import tree_sum
+from testbench.reference import data, matrix
 
 
 def project_naively(
@@ -37,37 +38,6 @@ def project_naively(
             results.append(total)
         out.append(results)
     return out
-
-
-def test_products_against_fractions():
-    rng = np.random.default_rng(10)
-    a = rng.integers(0, 0x7F80, 3000) | rng.integers(0, 2, 3000) << 15
-    b = rng.integers(0, 0x7F80, 3000) | rng.integers(0, 2, 3000) << 15
-    tiny = rng.integers(0, 0x1C00, (2, 1500))  # products among the FP32 subnormals and below
-    a[:1500], b[:1500] = tiny[0], (0x2000 - tiny[0] + tiny[1] % 0x800) & 0x3FFF
-    got = matrix.product_fp32(from_bits(a), from_bits(b)).view(np.uint32)
-    inexact = 0
-    for x, y, bits in zip(a.tolist(), b.tolist(), got.tolist(), strict=True):
-        assert bits == exact.mul_bits(x, y, BF16, FP32), f"{x:04X} {y:04X}"
-        true = exact.value_of(x, BF16) * exact.value_of(y, BF16)
-        inexact += bits & 0x7FFFFFFF < 0x7F800000 and exact.value_of(bits, FP32) != true
-    assert inexact > 100  # underflow was really reached
-
-
-@pytest.mark.parametrize(
-    ("a", "b", "expected"),
-    [
-        (0x7F7F, 0x4000, 0x7F800000),
-        (0x0001, 0x3380, 0x00000000),  # 2^-157
-        (0x0001, 0x3780, 0x00000001),  # 2^-133 * 2^-16 = 2^-149
-        (0x0001, 0x3700, 0x00000000),  # 2^-150, a tie
-        (0x0001, 0x3740, 0x00000001),  # 1.5 * 2^-150
-        (0x8001, 0x3700, 0x80000000),
-        (0x7F80, 0x0000, 0x7FC00000),
-    ],
-)
-def test_products_that_underflow_or_overflow(a: int, b: int, expected: int):
-    assert canonical_bits(matrix.product_fp32(from_bits([a]), from_bits([b])))[0] == expected
 
 
 @pytest.mark.parametrize(("mlen", "chunk_tiles"), [(4, 1), (4, 2), (4, 4), (8, 1), (16, 1), (2, 3)])
@@ -120,7 +90,7 @@ def project_with(
     *,
     reverse_blocks: bool = False,
 ) -> Bf16Array:
-    products = matrix.product_fp32(act.T[:, :, None], weight[:, None, :])
+    products = tiles.product_fp32(act.T[:, :, None], weight[:, None, :])
     starts = range(0, act.shape[1], mlen)
     total = np.zeros(products.shape[1:], np.float32)
     for k in reversed(starts) if reverse_blocks else starts:
@@ -131,13 +101,13 @@ def project_with(
 def test_order_sensitive_data_tells_wrong_orders_from_the_right_one():
     act, weight = data.order_sensitive(6, 64, 32, seed=13)
     right = to_bits(matrix.linear_projection(act, weight, 16))
-    neighbours = project_with(act, weight, 16, lambda t: matrix.tree_sum(t, axis=0))
+    neighbours = project_with(act, weight, 16, lambda t: tree_sum(t, axis=0))
     assert np.array_equal(right, to_bits(neighbours))
     wrong = {
         "sequential": project_with(act, weight, 16, sequential),
         "stride halving": project_with(act, weight, 16, stride_halving),
         "blocks reversed": project_with(
-            act, weight, 16, lambda t: matrix.tree_sum(t, axis=0), reverse_blocks=True
+            act, weight, 16, lambda t: tree_sum(t, axis=0), reverse_blocks=True
         ),
         "one tree over K": matrix.linear_projection(act, weight, 64),
         "K chunks of one tile": matrix.linear_projection(act, weight, 16, 1),
@@ -174,36 +144,19 @@ def test_a_bound_that_is_not_exceeded_changes_nothing():
         assert np.array_equal(unbounded, to_bits(matrix.linear_projection(act, weight, 16, cap)))
 
 
-# --- tiles, slabs, errors ------------------------------------------------------------------------
+# --- slabs, errors ------------------------------------------------------------------------
 
 
-def test_mm_tile_accumulates_and_starts_from_positive_zero():
-    minus_zero = from_bits([[0x8000] * 4])
-    identity = round_to_bf16(np.ones((4, 1)))
-    start = np.zeros((1, 1), np.float32)
-    assert matrix.mm_tile(start, minus_zero, identity).view(np.uint32)[0, 0] == 0
-    assert to_bits(matrix.linear_projection(minus_zero, identity, 4))[0, 0] == 0
-    start = np.full((1, 1), BIG := 2.0**24, np.float32)
-    ones = round_to_bf16(np.ones((1, 4)))
-    assert matrix.mm_tile(start, ones, identity)[0, 0] == BIG + 4  # term by term it would stay BIG
-
-
-def test_mm_tile_scale_multiplies_before_accumulating():
-    start = np.full((1, 1), 8.0, np.float32)
-    ones, column = round_to_bf16(np.ones((1, 4))), round_to_bf16(np.ones((4, 1)))
-    assert matrix.mm_tile(start, ones, column, scale=0.25)[0, 0] == 9.0
-    tiny = from_bits([[0x0001, 0, 0, 0]])
-    small = from_bits([[0x3780], [0], [0], [0]])  # product 2^-149, scaled below: rounds to zero
-    zero = np.zeros((1, 1), np.float32)
-    assert matrix.mm_tile(zero, tiny, small)[0, 0] == Fraction(2) ** -149
-    assert matrix.mm_tile(zero, tiny, small, scale=0.25)[0, 0] == 0
+def test_a_projection_of_minus_zeros_is_plus_zero():
+    minus_zero, ones = from_bits([[0x8000] * 4]), round_to_bf16(np.ones((4, 1)))
+    assert to_bits(matrix.linear_projection(minus_zero, ones, 4))[0, 0] == 0
 
 
 def test_slabs_do_not_change_the_result(monkeypatch: pytest.MonkeyPatch):
     act, weight = data.order_sensitive(7, 32, 24, seed=16)
     expected = to_bits(matrix.linear_projection(act, weight, 16))
     for slab in (1, 16 * 5, 16 * 24 * 2 + 1):
-        monkeypatch.setattr(matrix, "SLAB_ELEMENTS", slab)
+        monkeypatch.setattr(tiles, "SLAB_ELEMENTS", slab)
         assert np.array_equal(expected, to_bits(matrix.linear_projection(act, weight, 16)))
 
 
@@ -221,7 +174,6 @@ def test_nan_stays_in_its_row_and_infinity_meets_zero():
 
 def test_errors_name_what_does_not_fit():
     act, weight = round_to_bf16(np.ones((2, 24))), round_to_bf16(np.ones((24, 8)))
-    double: Any = np.zeros((2, 8))
     with pytest.raises(ValueError, match="K = 24 is not a positive multiple of MLEN 16"):
         matrix.linear_projection(act, weight, 16)
     with pytest.raises(ValueError, match=r"act \(2, 24\) @ weight \(16, 8\)"):
@@ -230,10 +182,6 @@ def test_errors_name_what_does_not_fit():
         matrix.linear_projection(act, weight, 8, 0)
     with pytest.raises(TypeError, match="weight must be bfloat16, got float16"):
         matrix.linear_projection(act, np.ones((24, 8), np.float16), 8)
-    with pytest.raises(TypeError, match="accumulator is float32, got float64"):
-        matrix.mm_tile(double, act[:, :8], weight[:8])
-    with pytest.raises(ValueError, match="mm_tile"):
-        matrix.mm_tile(np.zeros((2, 7), np.float32), act[:, :8], weight[:8])
 
 
 @pytest.mark.filterwarnings("error")

@@ -7,11 +7,13 @@ import mpmath
 import numpy as np
 import pytest
 
-from testbench.reference import bf16, data, exact, matrix
+from sim.numerics import bf16, exact
+from sim.numerics.bf16 import canonical_bits, from_bits, round_to_bf16, to_bits
+from sim.numerics.exact import BF16, FP32
+from sim.numerics.matrix import product_fp32
+from sim.numerics.reduce import tree_sum
+from testbench.reference import data, matrix
 from testbench.reference import shared_expert as se
-from testbench.reference.bf16 import canonical_bits, from_bits, round_to_bf16, to_bits
-from testbench.reference.exact import BF16, FP32
-from testbench.reference.reduce import tree_sum
 
 ONE, MINUS_ONE, MAX_ARGUMENT = 0x3F80, 0xBF80, 0x42B0
 
@@ -181,7 +183,7 @@ def test_gate_blocks_are_accumulated_in_order():
 
 def test_gate_products_are_rounded_to_bf16():
     x, w = data.random((64, 64), seed=25), data.random((64,), seed=26)
-    unrounded = round_to_bf16(tree_sum(matrix.product_fp32(x, w)))
+    unrounded = round_to_bf16(tree_sum(product_fp32(x, w)))
     assert np.mean(to_bits(unrounded) != to_bits(se.gate_logits(x, w, 64))) > 0.1
     row = w.reshape(1, 64)
     assert np.array_equal(to_bits(se.sigmoid_gate(x, row, 64)), to_bits(se.sigmoid_gate(x, w, 64)))

@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from testbench.reference.bf16 import BF16, Bf16Array, from_bits, round_to_bf16, to_bits
+from sim.numerics.bf16 import BF16, Bf16Array, from_bits, round_to_bf16, to_bits
 
 Codes = npt.NDArray[np.uint8]
 E4M3 = np.dtype(ml_dtypes.float8_e4m3fn)

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from testbench.reference import bf16, exact
-from testbench.reference.bf16 import canonical_bits, from_bits, round_to_bf16, to_bits
+from sim.numerics import bf16, exact
+from sim.numerics.bf16 import canonical_bits, from_bits, round_to_bf16, to_bits
 
 ALL = np.arange(1 << 16, dtype=np.uint32)
 EVERY = from_bits(ALL)

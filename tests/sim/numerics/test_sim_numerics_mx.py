@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbench.reference import data, exact, mx
-from testbench.reference.bf16 import canonical_bits, from_bits, round_to_bf16, to_bits
+from sim.numerics import exact, mx
+from sim.numerics.bf16 import canonical_bits, from_bits, round_to_bf16, to_bits
+from testbench.reference import data
 
 E4M3 = exact.Format(name="E4M3", exponent_bits=4, trailing_bits=3)
 FINITE_CODES = list(range(0x7F))  # 0x7F is NaN; 0x78..0x7E are finite in the OCP format

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from testbench.reference.bf16 import (
+from sim.numerics.bf16 import (
     NAN_BITS,
     Bf16Array,
     F32Array,

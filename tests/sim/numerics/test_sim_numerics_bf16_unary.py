@@ -6,8 +6,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from testbench.reference import bf16, exact
-from testbench.reference.bf16 import canonical_bits, from_bits, to_bits
+from sim.numerics import bf16, exact
+from sim.numerics.bf16 import canonical_bits, from_bits, to_bits
 
 EVERY = from_bits(np.arange(1 << 16))
 

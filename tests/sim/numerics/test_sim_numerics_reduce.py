@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from testbench.reference import exact
-from testbench.reference.bf16 import Bf16Array, canonical_bits, from_bits, round_to_bf16, to_bits
-from testbench.reference.reduce import enabled_lanes, red_max, red_sum, tree_sum
+from sim.numerics import exact
+from sim.numerics.bf16 import Bf16Array, canonical_bits, from_bits, round_to_bf16, to_bits
+from sim.numerics.reduce import enabled_lanes, red_max, red_sum, tree_sum
 
 BIG = 2.0**24
 

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from testbench.reference.exact import (
+from sim.numerics.exact import (
     BF16,
     FP32,
     add_bits,

@@ -1,0 +1,308 @@
+"""Bit-vector terms: what the design computes, with every width and every sign made explicit.
+
+A term is an unsigned bit pattern of a fixed width. Equal terms are one object, so sharing in the design stays sharing
+in the generated code. The constructors simplify: wiring (slices, concatenations) dissolves, and arithmetic whose upper
+bits nobody uses is narrowed.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Self
+
+__all__ = ["WIRING", "Term", "TermFactory", "effective_width"]
+
+#: Terms that compute nothing.
+WIRING = frozenset({"const", "ref", "cat"})
+
+_BITWISE = frozenset({"and", "or", "xor"})
+_NARROWS = frozenset({"add", "sub", "mul", "neg"})
+
+
+class Term:
+    """One node: `op`, `width` in bits, operand terms, and what else the op needs in `attr`.
+
+    ========================= =============================================================
+    const                     attr: the value
+    ref                       attr: (net index, first bit)
+    cat                       operands from the low end on
+    slice                     attr: first bit
+    not neg rany rall rxor    one operand
+    add sub mul and or xor    two operands as wide as the result
+    udiv umod sdiv smod       two operands as wide as the result; by zero gives 0; rounds down
+    shl lshr ashr             an operand as wide as the result, and an amount
+    eq ne ult ule slt sle     two operands of one width
+    mux                       condition of one bit, value if 1, value if 0
+    sext                      a narrower operand, its top bit repeated
+    match                     attr: patterns of 0, 1 and -; whether one of them fits
+    ========================= =============================================================
+    """
+
+    __slots__ = ("args", "attr", "op", "width")
+
+    def __init__(self, op: str, width: int, args: tuple["Term", ...], attr: Any) -> None:
+        self.op, self.width, self.args, self.attr = op, width, args, attr
+
+    def __repr__(self) -> str:
+        inner = ", ".join([*map(repr, self.args), *([repr(self.attr)] if self.attr is not None else [])])
+        return f"{self.op}{self.width}({inner})"
+
+
+def effective_width(term: Term) -> int:
+    """Bits up to the highest one that can be 1, as far as a glance tells."""
+    if term.op == "const":
+        return term.attr.bit_length()
+    if term.op == "cat":
+        top = term.width
+        for part in reversed(term.args):
+            used = effective_width(part)
+            if used:
+                return top - part.width + used
+            top -= part.width
+        return 0
+    if term.op == "mux":
+        return max(effective_width(term.args[1]), effective_width(term.args[2]))
+    if term.op == "and":
+        return min(effective_width(a) for a in term.args)
+    if term.op in ("or", "xor"):
+        return max(effective_width(a) for a in term.args)
+    if term.op == "add":
+        return min(term.width, max(effective_width(a) for a in term.args) + 1)
+    if term.op == "mul":
+        return min(term.width, sum(effective_width(a) for a in term.args))
+    if term.op == "lshr":
+        return effective_width(term.args[0])
+    return term.width
+
+
+class TermFactory:
+    """Makes terms and keeps them unique."""
+
+    def __init__(self) -> None:
+        self._table: dict[tuple[object, ...], Term] = {}
+        self.zero = self.const(0, 1)
+        self.one = self.const(1, 1)
+
+    def _make(self, op: str, width: int, args: Iterable[Term] = (), attr: Any = None) -> Term:
+        args = tuple(args)
+        key = (op, width, attr, *map(id, args))
+        term = self._table.get(key)
+        if term is None:
+            term = self._table[key] = Term(op, width, args, attr)
+        return term
+
+    def const(self, value: int, width: int) -> Term:
+        """A constant; `value` is taken modulo 2**width."""
+        return self._make("const", width, (), value & ((1 << width) - 1))
+
+    def ref(self, net: int, start: int, width: int) -> Term:
+        """Bits of a net."""
+        return self._make("ref", width, (), (net, start))
+
+    def cat(self, parts: Iterable[Term]) -> Term:
+        """Concatenation, low end first; neighbours that belong together are joined."""
+        flat: list[Term] = []
+        for part in parts:
+            for piece in part.args if part.op == "cat" else (part,):
+                if not piece.width:
+                    continue
+                last = flat[-1] if flat else None
+                if last is not None and last.op == piece.op:
+                    if piece.op == "const":
+                        value = last.attr | piece.attr << last.width
+                        flat[-1] = self.const(value, last.width + piece.width)
+                        continue
+                    if piece.op == "ref" and piece.attr == (last.attr[0], last.attr[1] + last.width):
+                        flat[-1] = self.ref(*last.attr, last.width + piece.width)
+                        continue
+                    if piece.op == "slice" and piece.args == last.args and piece.attr == last.attr + last.width:
+                        flat[-1] = self.slice(last.args[0], last.attr, last.width + piece.width)
+                        continue
+                flat.append(piece)
+        if not flat:
+            return self.const(0, 0)
+        if len(flat) == 1:
+            return flat[0]
+        return self._make("cat", sum(p.width for p in flat), flat)
+
+    def slice(self, term: Term, start: int, width: int) -> Term:
+        """`width` bits from bit `start` on; they must exist."""
+        assert start >= 0 and width >= 0 and start + width <= term.width, (term, start, width)
+        if width == term.width:
+            return term
+        if not width:
+            return self.const(0, 0)
+        op, stop = term.op, start + width
+        if op == "const":
+            return self.const(term.attr >> start, width)
+        if op == "ref":
+            return self.ref(term.attr[0], term.attr[1] + start, width)
+        if op == "slice":
+            return self.slice(term.args[0], term.attr + start, width)
+        if op == "cat":
+            return self._slice_cat(term, start, stop)
+        if op in _BITWISE or op == "not":
+            return self.op(op, *(self.slice(a, start, width) for a in term.args))
+        if op == "mux":
+            chosen = (self.slice(a, start, width) for a in term.args[1:])
+            return self.mux(term.args[0], *chosen)
+        if op == "sext":
+            inner = term.args[0]
+            if stop <= inner.width:
+                return self.slice(inner, start, width)
+            if start == 0:
+                return self.sext(inner, width)
+        if op in _NARROWS and stop < term.width:
+            return self.slice(self.op(op, *(self.slice(a, 0, stop) for a in term.args)), start, width)
+        if op == "shl" and stop < term.width:
+            inner = self.shift("shl", self.slice(term.args[0], 0, stop), term.args[1])
+            return self.slice(inner, start, width)
+        return self._make("slice", width, (term,), start)
+
+    def _slice_cat(self, term: Term, start: int, stop: int) -> Term:
+        parts: list[Term] = []
+        at = 0
+        for part in term.args:
+            low, high = max(start - at, 0), min(stop - at, part.width)
+            if low < high:
+                parts.append(self.slice(part, low, high - low))
+            at += part.width
+            if at >= stop:
+                break
+        return self.cat(parts)
+
+    def zext(self, term: Term, width: int) -> Term:
+        """Zeros above, or the low bits."""
+        if width <= term.width:
+            return self.slice(term, 0, width)
+        return self.cat((term, self.const(0, width - term.width)))
+
+    def sext(self, term: Term, width: int) -> Term:
+        """The top bit repeated above, or the low bits."""
+        if width <= term.width:
+            return self.slice(term, 0, width)
+        if not term.width:
+            return self.const(0, width)
+        if term.op == "const":
+            sign = term.attr >> (term.width - 1)
+            return self.const(term.attr - (sign << term.width), width)
+        if term.op == "sext":
+            return self.sext(term.args[0], width)
+        if term.op == "cat" and term.args[-1].op == "const" and not term.args[-1].attr >> (term.args[-1].width - 1):
+            return self.zext(term, width)
+        return self._make("sext", width, (term,))
+
+    def extend(self, term: Term, signed: bool, width: int) -> Term:
+        """Extension by sign or by zeros."""
+        return self.sext(term, width) if signed else self.zext(term, width)
+
+    def op(self, op: str, *args: Term) -> Term:
+        """Operators whose result is as wide as their operands."""
+        width = args[0].width
+        assert all(a.width == width for a in args), (op, args)
+        if not width:
+            return self.const(0, 0)
+        if op in _BITWISE:
+            return self._bitwise(op, *args)
+        if op == "not":
+            if args[0].op == "not":
+                return args[0].args[0]
+            if args[0].op == "const":
+                return self.const(~args[0].attr, width)
+        elif op == "add":
+            if args[0].op == args[1].op == "const":
+                return self.const(args[0].attr + args[1].attr, width)
+            for x, y in (args, args[::-1]):
+                if x.op == "const" and not x.attr:
+                    return y
+        elif op == "sub":
+            if args[1].op == "const" and not args[1].attr:
+                return args[0]
+            if args[0].op == args[1].op == "const":
+                return self.const(args[0].attr - args[1].attr, width)
+        return self._make(op, width, args)
+
+    def _bitwise(self, op: str, a: Term, b: Term) -> Term:
+        if a.op == "const":
+            a, b = b, a
+        ones = (1 << a.width) - 1
+        if b.op == "const":
+            if a.op == "const":
+                value = {"and": a.attr & b.attr, "or": a.attr | b.attr, "xor": a.attr ^ b.attr}[op]
+                return self.const(value, a.width)
+            if b.attr == 0:
+                return b if op == "and" else a
+            if b.attr == ones and op != "xor":
+                return a if op == "and" else b
+        if a is b:
+            return self.const(0, a.width) if op == "xor" else a
+        return self._make(op, a.width, (a, b))
+
+    def compare(self, op: str, a: Term, b: Term) -> Term:
+        """eq ne ult ule slt sle."""
+        assert a.width == b.width
+        if not a.width:
+            return self.const(int(op in ("eq", "ule", "sle")), 1)
+        if a.width == 1 and b.op == "const" and op in ("eq", "ne"):
+            return a if (op == "eq") == bool(b.attr) else self.op("not", a)
+        return self._make(op, 1, (a, b))
+
+    def reduce(self, op: str, a: Term) -> Term:
+        """rany rall rxor."""
+        if not a.width:
+            return self.const(int(op == "rall"), 1)
+        if a.width == 1:
+            return a
+        if a.op == "const":
+            ones = a.attr.bit_count()
+            return self.const({"rany": ones > 0, "rall": ones == a.width, "rxor": ones & 1}[op], 1)
+        return self._make(op, 1, (a,))
+
+    def shift(self, op: str, a: Term, amount: Term) -> Term:
+        """shl lshr ashr; bits that leave are lost."""
+        if amount.op == "const" or not amount.width:
+            by = min(amount.attr if amount.width else 0, a.width)
+            if op == "shl":
+                return self.cat((self.const(0, by), self.slice(a, 0, a.width - by)))
+            high = self.slice(a, by, a.width - by)
+            if op == "lshr":
+                return self.zext(high, a.width)
+            return self.sext(high if high.width else self.slice(a, a.width - 1, 1), a.width)
+        return self._make(op, a.width, (a, amount))
+
+    def mux(self, condition: Term, one: Term, zero: Term) -> Term:
+        """`one` if the condition is 1. Bits on which both agree are not chosen between."""
+        assert condition.width == 1 and one.width == zero.width
+        if one is zero or not one.width:
+            return one
+        if condition.op == "const":
+            return one if condition.attr else zero
+        if one.width <= 64 and (one.op == "cat" or zero.op == "cat"):
+            cuts = sorted({*_cuts(one), *_cuts(zero)})
+            pairs = [
+                (self.slice(one, lo, hi - lo), self.slice(zero, lo, hi - lo))
+                for lo, hi in zip(cuts, cuts[1:], strict=False)
+            ]
+            if any(x is y for x, y in pairs):
+                return self.cat(self.mux(condition, x, y) for x, y in pairs)
+        if one.width == 1 and one.op == zero.op == "const":
+            return condition if one.attr else self.op("not", condition)
+        return self._make("mux", one.width, (condition, one, zero))
+
+    def match(self, test: Term, patterns: tuple[str, ...]) -> Term:
+        """Whether `test` fits one of the patterns."""
+        if not patterns:
+            return self.zero
+        if not test.width:
+            return self.one
+        return self._make("match", 1, (test,), patterns)
+
+    @classmethod
+    def fresh(cls) -> Self:
+        """A factory with nothing in it."""
+        return cls()
+
+
+def _cuts(term: Term) -> list[int]:
+    cuts = [0]
+    for part in term.args if term.op == "cat" else (term,):
+        cuts.append(cuts[-1] + part.width)
+    return cuts
