@@ -162,7 +162,7 @@ class ScalarUnit(wiring.Component):
         kinds: tuple[tuple[str, Any, tuple[Any, ...]], ...] = (
             ("add", FloatAdd(BF16), (Op.S_ADD_FP, Op.S_SUB_FP)),
             ("multiply", FloatMul(BF16, BF16), (Op.S_MUL_FP,)),
-            ("maximum", BF16MinMax(), (Op.S_MAX_FP,)),
+            ("maximum", BF16MinMax().bind(is_max=1), (Op.S_MAX_FP,)),
             ("exponential", BF16Exp(), (Op.S_EXP_FP,)),
             ("reciprocal", BF16Reciprocal(), (Op.S_RECI_FP,)),
             ("square_root", BF16Sqrt(), (Op.S_SQRT_FP,)),
@@ -179,7 +179,5 @@ class ScalarUnit(wiring.Component):
                     negated = Cat(p.b[:-1], p.b[-1] ^ (p.op == Op.S_SUB_FP))
                     m.d.sync += b.eq(negated if Op.S_SUB_FP in ops else p.b)
             leaf.bind(**({"a": a, "b": b} if binary else {"i": a}))
-            if name == "maximum":
-                m.d.comb += leaf.is_max.eq(1)
             results += [(op, leaf.o) for op in ops]
         return results

@@ -205,7 +205,7 @@ class Simulation:
             word=engine.get(top.halt.word) if halted else 0,
             operand=engine.get(top.halt.operand) if halted else 0,
             precise=bool(engine.get(top.halt.precise)) if halted else True,
-            cycles=sum(counters["wall"]),
+            cycles=self._cycle,
             engine=engine.name,
             issue=self.issue,
             wall_seconds=seconds,

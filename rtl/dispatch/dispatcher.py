@@ -168,7 +168,7 @@ class Dispatcher(wiring.Component):
             broke.eq(running & ~at_end & (front.op == Op.C_BREAK) & ~trapping & scoreboard.empty),
         ]
         ends = at_end | trapping | (front.op == Op.C_BREAK)
-        m.submodules.decision = self._decision(front, verdict, go, running, stopping, ends)
+        m.submodules.decision = self._decision(front, verdict, go, broke, running, stopping, ends)
 
         # What leaves, and what it does at once.
         leaves = Signal()
@@ -214,6 +214,7 @@ class Dispatcher(wiring.Component):
         front: Front,
         verdict: Verdict,
         go: Signal,
+        broke: Signal,
         running: Signal,
         stopping: Signal,
         ends: Value,
@@ -228,7 +229,7 @@ class Dispatcher(wiring.Component):
                     m.d.comb += unit_ready.eq(stream_.ready)
         with m.If(running):
             with m.If(ends):
-                m.d.comb += self.stall.eq(Stall.DRAIN)
+                m.d.comb += self.stall.eq(Mux(broke, Stall.NONE, Stall.DRAIN))
             with m.Elif(verdict.registers_wait):
                 m.d.comb += self.stall.eq(Stall.HAZARD)
             with m.Elif(self.serial & ~scoreboard.empty):

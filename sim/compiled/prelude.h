@@ -131,6 +131,16 @@ INLINE void w_set(u64u *d, int at, u64 x, int w) {
 FAR void w_replace(u64u *d, int at, const u64u *a, int w) {
   for (int i = 0; i < w; i += 64) w_set(d, at + i, a[i >> 6], w - i < 64 ? w - i : 64);
 }
+/* w bits of a, to the same place in d */
+FAR void w_move(u64u *d, const u64u *a, int at, int w) {
+  for (int i = 0; i < w; i += 64) {
+    int count = w - i < 64 ? w - i : 64, k = (at + i) >> 6, s = (at + i) & 63;
+    u64 x = a[k] >> s;
+    if (s + count > 64) x |= a[k + 1] << (64 - s);
+    if (count < 64) x &= ((u64)1 << count) - 1;
+    w_set(d, at + i, x, count);
+  }
+}
 FAR void w_deposit(u64u *d, int whole, u64 at, const u64u *a, int w) {
   for (int i = 0; i < w; i += 64) {
     if (at >= (u64)whole || at + i >= (u64)whole) return;

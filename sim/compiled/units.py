@@ -58,7 +58,7 @@ class Wakes:
 
 
 class UnitEmitter:
-    """Writes `static void u<index>(u8 *M)` for each unit, and `c<index>` for the second half of clocked ones."""
+    """Writes `static void unit_<index>(u8 *M)` for each unit, and `commit_<index>` for the second half of clocked ones."""
 
     def __init__(
         self, netlist: Netlist, schedule: Schedule, layout: Layout, leaves: dict[object, LeafFunction], commit: int
@@ -132,7 +132,7 @@ class UnitEmitter:
                 self._settle(e, index, names[index], itself=loops or unit.looped)
             if not loops and not unit.looped:
                 e.local |= {n: v for n, v in names.items() if self._netlist.nets[n].width <= 64}
-        return self._function(f"u{unit.index}", e.lines, self._netlist.nets[unit.drives[0]].name)
+        return self._function(f"unit_{unit.index}", e.lines, self._netlist.nets[unit.drives[0]].name)
 
     @staticmethod
     def _drives(statement: Statement, net: int) -> bool:
@@ -148,8 +148,10 @@ class UnitEmitter:
             copy = f"w_copy(P64({slot.at}), {name}, {n});"
             e.line(f"if (!w_eq(P64({slot.at}), {name}, {n})) {{ {copy} {wake} }}" if wake else copy)
 
-    def _statements(self, e: StorageEmitter, statements: Iterable[Statement], names: dict[int, str]) -> None:
+    def _statements(self, e: StorageEmitter, statements: Sequence[Statement], names: dict[int, str]) -> None:
         """Emits statements; `names` has the C lvalue of each narrow net and a pointer for each wide one."""
+        if e.touch and any(not isinstance(s, Branch) for s in statements):
+            e.line(e.touch)
         for statement in statements:
             if isinstance(statement, Branch):
                 self._branch(e, statement, names)
@@ -170,8 +172,6 @@ class UnitEmitter:
                 text = e.as_width(value, net.width)
                 text = f"({text} << {statement.start})" if statement.start else text
                 e.line(f"{name} = ({name} & {keep}) | {text};")
-            if "touched" in names and not names["touched"]:  # type: ignore[comparison-overlap]
-                e.line("touched = 1;")
 
     def _branch(self, e: StorageEmitter, branch: Branch, names: dict[int, str]) -> None:
         plain = [p for patterns, _ in branch.cases for p in patterns or ()]
@@ -261,7 +261,7 @@ class UnitEmitter:
         e.line(f"{function.name}({padded}, {', '.join(arguments)});")
         for port in function.outputs:
             self._scatter(e, unit, port, unit.leaves)
-        return self._function(f"u{unit.index}", e.lines, f"{count} {function.title}")
+        return self._function(f"unit_{unit.index}", e.lines, f"{count} {function.title}")
 
     def _address(self, term: Term) -> tuple[int, int] | None:
         """Byte address and load size of an operand that one load fetches."""
@@ -375,7 +375,8 @@ class UnitEmitter:
             slot = self._layout.slots[index]
             names[index] = f"S{8 * slot.size}({slot.next})" if slot.size <= 8 else f"P64({slot.next})"
         e.line("u32 touched = 0;")
-        self._guarded(e, unit.statements, names)
+        e.touch = "touched = 1;"
+        self._statements(e, unit.statements, names)
         if self._netlist.reset is not None:
             with e.block(f"if ({e.scalar(self._netlist.reset)})"):
                 for index in unit.drives:
@@ -384,7 +385,7 @@ class UnitEmitter:
                         self._init(e, index, names[index])
                 e.line("touched = 1;")
         e.line(f"if (touched) {{ {self.wakes.text([unit.index + self._commit])} }}")
-        return self._function(f"u{unit.index}", e.lines, self._netlist.nets[unit.drives[0]].name) + self._committer(unit)
+        return self._function(f"unit_{unit.index}", e.lines, self._netlist.nets[unit.drives[0]].name) + self._committer(unit)
 
     def _init(self, e: StorageEmitter, index: int, name: str) -> None:
         net = self._netlist.nets[index]
@@ -392,19 +393,6 @@ class UnitEmitter:
             e.line(f"{name} = {literal(net.init, net.width)};")
         else:
             e.wide_into(self._netlist.factory.const(net.init, net.width), name)
-
-    def _guarded(self, e: StorageEmitter, statements: Iterable[Statement], names: dict[int, str]) -> None:
-        """Emits top-level statements; notes whether any assignment was carried out."""
-        for statement in statements:
-            if isinstance(statement, Branch):
-                self._branch(e, self._touching(statement), names)
-            else:
-                self._statements(e, (statement,), names)
-                e.line("touched = 1;")
-
-    def _touching(self, branch: Branch) -> Branch:
-        """The same branch; its bodies note that they were carried out."""
-        return Branch(branch.test, tuple((p, (_TOUCH, *body) if body else body) for p, body in branch.cases))
 
     def _committer(self, unit: Unit) -> str:
         """Moves next values to current ones, where they differ, and wakes the readers."""
@@ -428,7 +416,7 @@ class UnitEmitter:
             else:
                 pair = f"M + {at}, M + {following}, {size}"
                 e.line(f"if (memcmp({pair})) {{ memcpy({pair}); {text} }}")
-        return self._function(f"c{unit.index}", e.lines)
+        return self._function(f"commit_{unit.index}", e.lines)
 
     # Memories
 
@@ -448,7 +436,7 @@ class UnitEmitter:
         self._declare_row(e, port.net, name)
         self._read_row(e, port, name)
         self._settle(e, port.net, name, itself=unit.looped)
-        return self._function(f"u{unit.index}", e.lines, self._netlist.nets[port.net].name)
+        return self._function(f"unit_{unit.index}", e.lines, self._netlist.nets[port.net].name)
 
     def _declare_row(self, e: StorageEmitter, net: int, name: str) -> None:
         width = self._netlist.nets[net].width
@@ -490,7 +478,7 @@ class UnitEmitter:
                 with e.block(text):
                     self._merge(e, write, target, net.width)
             e.line(commit)
-        return self._function(f"u{unit.index}", e.lines, net.name) + self._committer(unit)
+        return self._function(f"unit_{unit.index}", e.lines, net.name) + self._committer(unit)
 
     def _write(self, unit: Unit) -> str:
         e = self._start()
@@ -505,7 +493,7 @@ class UnitEmitter:
                 with e.block(f"if ({self._in_range(memory.index, write.address, address)})"):
                     self._merge(e, write, target, memory.width)
                     e.line(self.wakes.memory(memory.index))
-        return self._function(f"u{unit.index}", e.lines, memory.name)
+        return self._function(f"unit_{unit.index}", e.lines, memory.name)
 
     def _merge(self, e: StorageEmitter, write: WritePort, target: str, width: int) -> None:
         """Writes the enabled groups of bits of a row."""
@@ -537,6 +525,3 @@ class UnitEmitter:
                 copy = f"w_move({target}, {data}, {grain} * i, {grain});"
             e.line(f"{head}for (int i = 0; i < {groups}; i++) if ({one}) {copy}")
 
-
-class _Touch:
-    """A statement that only notes that it was reached."""

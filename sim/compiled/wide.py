@@ -51,6 +51,7 @@ class StorageEmitter(ScalarEmitter):
         self.layout = layout
         self.tables = tables
         self.local: dict[int, str] = {}
+        self.touch = ""  #: line that every list of statements with an assignment begins with
 
     # Scalars
 

@@ -208,6 +208,8 @@ def test_break_drains_every_unit_and_resumes_behind_it(program):
     assert (result.cause, result.pc) == (Trap.BREAK, 2)
     assert sim.memories.read_vector(1, 1).tolist() == [[0x3E80] * 8]
     assert sum(result.counters["dispatched"]) == 3
+    stalls = sum(sum(v) for name, v in result.counters.items() if name.startswith("stall_"))
+    assert result.cycles == sum(result.counters["wall"]) == 3 + stalls
     assert sim.memories.read_vector(0, 1).tolist() == [[0x4080] * 8]
     sim.memories.write_vector(1, np.full((1, 8), 0x3F80, np.uint16))
     result = sim.resume(result)

@@ -30,7 +30,10 @@ def test_get_prints_the_value_at_the_beginning_and_the_changes_after_it(path, ca
         return [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()]
 
     assert get("registers.gp_1") == [["0", "0"], ["1", "8"]]
-    assert get("registers.gp_4", "--from", "2", "--to", "9", "--hex") == [["2", "0x0"], ["4", "0x80"]]
+    assert get("registers.gp_4", "--from", "2", "--to", "9", "--hex") == [
+        ["2", "0x0"],
+        ["4", "0x80"],
+    ]
     assert get("registers.gp_4", "--from", "9") == [["9", "128"]]
     text = get("dispatch.instruction", "--to", "1")
     assert text == [["0", "S_ADDI_INT gp1, gp0, 8"], ["1", "S_ADDI_INT gp2, gp0, 64"]]
@@ -79,7 +82,13 @@ def test_vcdvcd_does_not_keep_the_signal_handler(path):
 
 def test_the_help_teaches_names_stages_and_exit_codes():
     text = build_parser().format_help()
-    for word in ("registers.gp_3", "dispatch.stage_index", "exit code", "scatter_combine", "--spans"):
+    for word in (
+        "registers.gp_3",
+        "dispatch.stage_index",
+        "exit code",
+        "scatter_combine",
+        "--spans",
+    ):
         assert word in text
 
 
