@@ -26,6 +26,7 @@ test-slow: $(READY)  ## the long tests too
 lint: $(READY)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
+	$(RUN) -m isa.stage_lint
 
 types: $(READY)
 	$(VENV)/bin/basedpyright --warnings

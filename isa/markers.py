@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass, field
 
+from isa.legacy_rules import LEGACY_RULES
 from isa.stages import PAIRLESS_STAGES, Stage
 
 #: The prefix opens the comment; the name ends at white space and may be missing.
@@ -46,12 +47,12 @@ def parse_pair(comment: str) -> int | None:
 
 
 def legacy_stage(comment: str, current: Stage) -> Stage:
-    """The stage after `comment` in a program without markers: the place of the legacy comment
-    rules.
-
-    Without rules no comment says anything, so the current stage is kept.
-    """
-    del comment
+    """The stage after `comment` in a program without markers: that of the first legacy rule that
+    hits, in any case of letters, else the current one."""
+    lowered = comment.lower()
+    for rule in LEGACY_RULES:
+        if any(clause.holds(lowered, current) for clause in rule.clauses):
+            return rule.stage
     return current
 
 

@@ -14,6 +14,7 @@ from amaranth.utils import ceil_log2
 from isa.config import PlenaConfig
 from isa.opcodes import Op
 from isa.stages import Stage
+from isa.topk import EXPERTS_BITS, TOP_K_BITS
 
 PC_BITS = 21  # an instruction memory of at most 2**20 words, and the pc one past its end
 SLOT_BITS = 6  # at most 64 unfinished instructions
@@ -97,7 +98,7 @@ class Shapes:
                 "tag": Tag,
                 "op": Op,
                 "tile": self.tile_bits,
-                "index": self.lane_bits,  # first column (M_MM) or row (M_TMM) of the group
+                "index": self.lane_bits,  # first column or row of the group, or of the heads' slice
                 "row": self.row_bits,  # first vector SRAM row: read, or the write-out's target
                 "lane": self.lane_bits,  # write-out: first lane
                 "stride": self.row_bits,  # write-out: rows between rows
@@ -139,6 +140,21 @@ class Shapes:
         )
 
     @cached_property
+    def topk_issue(self) -> data.StructLayout:
+        """V_TOPK: the policy is resolved and checked."""
+        return data.StructLayout(
+            {
+                "tag": Tag,
+                "op": Op,
+                "row": self.row_bits,  # first row of logits
+                "num_experts": EXPERTS_BITS,
+                "top_k": TOP_K_BITS,
+                "index_address": self.int_mem_bits,  # first word of the results
+                "weight_address": self.fp_mem_bits,
+            }
+        )
+
+    @cached_property
     def hbm_issue(self) -> data.StructLayout:
         """H_*: byte addresses of row 0's elements and scales; later rows are `stride` (scales:
         stride/8) further."""
@@ -172,6 +188,16 @@ class Shapes:
                 "tag": Out(Tag),
             }
         )
+
+    @cached_property
+    def fp_mem_write(self) -> data.StructLayout:
+        """A write of one FP_MEM word."""
+        return data.StructLayout({"valid": 1, "address": self.fp_mem_bits, "value": BF16_BITS})
+
+    @cached_property
+    def int_mem_write(self) -> data.StructLayout:
+        """A write of one INT_MEM word."""
+        return data.StructLayout({"valid": 1, "address": self.int_mem_bits, "value": 32})
 
     @cached_property
     def mram_read(self) -> wiring.Signature:

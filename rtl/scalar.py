@@ -27,8 +27,10 @@ class ScalarUnit(wiring.Component):
     A new instruction every cycle, but none in the cycle after an S_MAP_V_FP (it uses the read
     port). FP_MEM is kept as rows of MLEN words, so a map of any alignment reads two rows.
 
-    Members: `issue` stream; `done`; `fp_write`, `gp_write`; `vram_write` (S_MAP_V_FP's row).
-    `fp_mem` and `int_mem` are the storages, for the host.
+    Members: `issue` stream; `done`; `fp_write`, `gp_write`; `vram_write` (S_MAP_V_FP's row);
+    `topk_fp_write`, `topk_int_write`: words that the top-k unit writes at the end of this cycle.
+    They go through the write ports of the stores: the dispatcher lets no instruction that uses
+    FP_MEM or INT_MEM run beside a V_TOPK. `fp_mem` and `int_mem` are the storages, for the host.
     """
 
     issue: Any
@@ -36,6 +38,8 @@ class ScalarUnit(wiring.Component):
     fp_write: Any
     gp_write: Any
     vram_write: Any
+    topk_fp_write: Any
+    topk_int_write: Any
 
     def __init__(self, config: PlenaConfig) -> None:
         self._config = config
@@ -51,6 +55,8 @@ class ScalarUnit(wiring.Component):
                 "fp_write": Out(FpWrite),
                 "gp_write": Out(GpWrite),
                 "vram_write": Out(shapes.vram_write),
+                "topk_fp_write": In(shapes.fp_mem_write),
+                "topk_int_write": In(shapes.int_mem_write),
             }
         )
 
@@ -86,6 +92,19 @@ class ScalarUnit(wiring.Component):
 
         # Memories are addressed and written in cycle 0, so a load sees the store before it.
         m.submodules.access = access = Module()
+        topk_fp, topk_int = self.topk_fp_write, self.topk_int_write
+        with access.If(topk_fp.valid):
+            access.d.comb += [
+                fp_store.addr.eq(topk_fp.address[lane_bits:]),
+                fp_store.en.eq(1 << topk_fp.address[:lane_bits]),
+                fp_store.data.eq(topk_fp.value.replicate(self._config.MLEN)),
+            ]
+        with access.If(topk_int.valid):
+            access.d.comb += [
+                int_store.addr.eq(topk_int.address),
+                int_store.en.eq(1),
+                int_store.data.eq(topk_int.value),
+            ]
         with access.If(mapping):
             access.d.comb += [
                 fp_read.addr.eq(x_word[lane_bits:] + 1),

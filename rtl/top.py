@@ -17,6 +17,7 @@ from rtl.interfaces import PC_BITS, Completion, Shapes
 from rtl.matrix import MatrixSram, MatrixUnit
 from rtl.profile import COUNTER_BITS, COUNTERS, ProfileCounters
 from rtl.scalar import ScalarUnit
+from rtl.topk import TopkUnit
 from rtl.vector import VectorSram, VectorUnit
 
 
@@ -62,6 +63,7 @@ class PlenaTop(wiring.Component):
         self.matrix = MatrixUnit(config)
         self.vector = VectorUnit(config)
         self.scalar = ScalarUnit(config)
+        self.topk = TopkUnit(config)
         self.hbm = HbmPort(config)
         self.profile = ProfileCounters()
         ports: dict[str, object] = {
@@ -98,12 +100,14 @@ class PlenaTop(wiring.Component):
         m.submodules.matrix = self.matrix
         m.submodules.vector = self.vector
         m.submodules.scalar = self.scalar
+        m.submodules.topk = self.topk
         m.submodules.hbm = self.hbm
         m.submodules.profile = self.profile
 
         connect(m, dispatcher.matrix_issue, self.matrix.issue)
         connect(m, dispatcher.vector_issue, self.vector.issue)
         connect(m, dispatcher.scalar_issue, self.scalar.issue)
+        connect(m, dispatcher.topk_issue, self.topk.issue)
         connect(m, dispatcher.hbm_issue, self.hbm.issue)
 
         connect(m, self.matrix.mram_read, self.matrix_sram.read)
@@ -111,6 +115,7 @@ class PlenaTop(wiring.Component):
         connect(m, self.matrix.vram_read, self.vector_sram.matrix_read)
         connect(m, self.vector.a_read, self.vector_sram.vector_a_read)
         connect(m, self.vector.b_read, self.vector_sram.vector_b_read)
+        connect(m, self.topk.vram_read, self.vector_sram.topk_read)
         connect(m, self.hbm.vram_read, self.vector_sram.hbm_read)
         connect(m, self.matrix.vram_write, self.vector_sram.matrix_write)
         connect(m, self.vector.write, self.vector_sram.vector_write)
@@ -126,6 +131,7 @@ class PlenaTop(wiring.Component):
             "vector": self.vector.done,
             "vector_reduce": self.vector.reduce_done,
             "scalar": self.scalar.done,
+            "topk": self.topk.done,
             "hbm": self.hbm.done,
         }
         for name in COMPLETIONS:
@@ -137,6 +143,8 @@ class PlenaTop(wiring.Component):
             dispatcher.scalar_fp_write.eq(self.scalar.fp_write),
             dispatcher.scalar_gp_write.eq(self.scalar.gp_write),
             dispatcher.vector_fp_write.eq(self.vector.fp_write),
+            self.scalar.topk_fp_write.eq(self.topk.fp_write),
+            self.scalar.topk_int_write.eq(self.topk.int_write),
             dispatcher.hbm_error.eq(self.hbm.error),
         ]
         for name in ("start", "entry", "length", "serial"):

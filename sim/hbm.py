@@ -95,6 +95,10 @@ class HbmMemory:
         for number, start, stop in self._spans(address, length):
             self._page(number)[start:stop] = bytes([value]) * (stop - start)
 
+    def is_faulty(self, address: int, length: int) -> bool:
+        """Whether a request for one of these bytes is answered with an error."""
+        return False
+
     def image(self) -> dict[int, bytes]:
         """Return a copy of the pages that were written to, by byte address, ascending."""
         return {number * PAGE_BYTES: bytes(self._pages[number]) for number in sorted(self._pages)}
@@ -279,6 +283,11 @@ class HbmDevice(HbmMemory):
         """
         self._check(address, length)
         self._faults.append((address // BEAT_BYTES, -(-(address + length) // BEAT_BYTES)))
+
+    def is_faulty(self, address: int, length: int) -> bool:
+        """Whether a request for one of these bytes is answered with an error."""
+        first, last = address // BEAT_BYTES, (address + length - 1) // BEAT_BYTES
+        return any(low <= last and first < high for low, high in self._faults)
 
     def clear_faults(self) -> None:
         """Answer without errors again."""

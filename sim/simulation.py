@@ -1,7 +1,8 @@
 """A simulation: one program on one machine, clocked by the host until it stops."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from isa.config import PlenaConfig
 from isa.image import ProgramImage
@@ -72,46 +73,75 @@ class Simulation:
         max_cycles: int = DEFAULT_MAX_CYCLES,
         observers: Iterable[Observer] = (),
         progress: bool = False,
-        entry: int = 0,
+        entry: int | None = 0,
+        until: Callable[[], bool] | None = None,
     ) -> RunResult:
         """Runs from `entry` until DONE, BREAK, a trap, or `max_cycles` cycles (cause WATCHDOG).
 
-        `progress` shows a bar on a terminal. Raises TagError when the hardware mislabels an
-        instruction.
+        `progress` shows a bar on a terminal. `until` is asked between any two cycles and pauses the
+        run (cause NONE, `pc` is next to be dispatched) by saying True: the clock stands still, and
+        instructions under way stay so. `entry` None goes on from a pause. Raises TagError when the
+        hardware mislabels an instruction.
         """
         top, engine = self.engine.top, self.engine
         self._observers = [TagChecker(self.image), self.last_writer, *observers]
         wants_cycle = [o for o in self._observers if type(o).cycle is not Observer.cycle]
         started = time.perf_counter()
+        if entry is not None:
+            self._start(entry)
+        for observer in self._observers:
+            observer.start(self)
+        loop = self._clock_loop() if until is None else None
+        first = self._cycle
+        try:
+            with Progress(progress, max_cycles) as bar:
+                paused = until is not None and until()
+                while not paused and not (
+                    self._many_cycles(loop, first + max_cycles)
+                    if loop is not None
+                    else self._one_cycle(wants_cycle)
+                ):
+                    paused = until is not None and until()
+                    if self._cycle - first >= max_cycles and not paused:
+                        return self._result(Trap.WATCHDOG, time.perf_counter() - started)
+                    bar.update(self._cycle - first)
+        finally:
+            for observer in self._observers:
+                observer.stop()
+        cause = Trap.NONE if paused else Trap(engine.get(top.halt.cause))
+        return self._result(cause, time.perf_counter() - started)
+
+    def _start(self, entry: int) -> None:
+        engine, top = self.engine, self.engine.top
         engine.set(top.length, len(self.image.words))
         engine.set(top.serial, int(self.issue == "serial"))
         engine.set(top.entry, entry)
         engine.set(top.start, 1)
         engine.step()
         engine.set(top.start, 0)
-        for observer in self._observers:
-            observer.start(self)
-        first = self._cycle
-        try:
-            with Progress(progress, max_cycles) as bar:
-                while not self._one_cycle(wants_cycle):
-                    if self._cycle - first >= max_cycles:
-                        return self._result(Trap.WATCHDOG, time.perf_counter() - started)
-                    bar.update(self._cycle - first)
-        finally:
-            for observer in self._observers:
-                observer.stop()
-        cause = Trap(engine.get(top.halt.cause))
-        return self._result(cause, time.perf_counter() - started)
 
     def resume(self, result: RunResult, **options: object) -> RunResult:
-        """Goes on behind the C_BREAK that `result` reports; options as for `run`."""
+        """Goes on behind the C_BREAK, or from the pause, that `result` reports; options as for
+        `run`."""
+        if result.cause is Trap.NONE:
+            return self.run(entry=None, **options)  # type: ignore[arg-type]
         if result.cause is not Trap.BREAK:
             raise ValueError(
-                f"only a run that stopped at C_BREAK can go on; this one stopped with "
+                f"only a run that stopped at C_BREAK or paused can go on; this one stopped with "
                 f"{result.cause.name}"
             )
         return self.run(entry=result.pc + 1, **options)  # type: ignore[arg-type]
+
+    def _clock_loop(self) -> Any:
+        """The engine's own loop for this memory device and these observers, if it has one."""
+        make = getattr(self.engine, "clock_loop", None)
+        return None if make is None else make(self.image, self.hbm, self._observers)
+
+    def _many_cycles(self, loop: Any, stop: int) -> bool:
+        """As `_one_cycle`, many times, but not beyond cycle `stop`; at least once."""
+        self._driven.clear()
+        self._cycle, halted = loop.run(self._cycle, stop)
+        return halted
 
     def _one_cycle(self, wants_cycle: list[Observer]) -> bool:
         """Presents the memory's side, hands out the cycle's events, clocks once; True when the
@@ -193,7 +223,7 @@ class Simulation:
 
     def _result(self, cause: Trap, seconds: float) -> RunResult:
         engine, top = self.engine, self.engine.top
-        halted = cause is not Trap.WATCHDOG
+        halted = cause not in (Trap.WATCHDOG, Trap.NONE)
         counters = {
             name: [engine.get(count) for count in counter.counts]
             for name, counter in top.profile.counters.items()
@@ -226,7 +256,7 @@ class Simulation:
         )
         busy = [
             f"{unit} (stage {Stage(engine.get(getattr(scoreboard, f'busy_stage_{unit}'))).label})"
-            for unit in ("scalar", "vector", "matrix", "hbm")
+            for unit in ("scalar", "vector", "matrix", "topk", "hbm")
             if engine.get(getattr(scoreboard, f"busy_{unit}"))
         ]
         following = describe(self.image, engine.get(top.pc))

@@ -18,123 +18,18 @@ from pathlib import Path
 from rich.table import Table
 
 from sim.profile import report_console
+from testbench.defect_table import DEFECTS, Defect
 
 ROOT = Path(__file__).resolve().parent.parent
 #: What a copy needs to run a check.
-COPIED = ("isa", "rtl", "sim", "compiler", "testbench", "waveforms", "tests", "pyproject.toml")
+COPIED = (
+    *("isa", "rtl", "sim", "compiler", "testbench", "waveforms", "tests"),
+    *("pyproject.toml", "Makefile", ".ci"),
+)
 TIMEOUT_SECONDS = 300
 #: pytest's exit code for "tests ran and some failed"; any other failure is not a catch but an
 #: accident.
 TESTS_FAILED = 1
-
-
-@dataclass(frozen=True)
-class Edit:
-    """In `path`, `old`, which occurs exactly once, becomes `new`."""
-
-    path: str
-    old: str
-    new: str
-
-
-@dataclass(frozen=True)
-class Defect:
-    """One defect: the edits that make it, and the smallest test that should notice (a pytest node
-    id)."""
-
-    name: str
-    summary: str
-    edits: tuple[Edit, ...]
-    check: str
-
-
-_SHARED = "tests/testbench/test_shared_moe.py::"
-_DISPATCHER = "rtl/dispatch/dispatcher.py"
-
-DEFECTS: tuple[Defect, ...] = (
-    Defect(
-        "markers_not_emitted",
-        "the compiler writes no stage markers; the program falls back to the legacy rules",
-        (
-            Edit(
-                "compiler/program.py",
-                'self._items.append(f"; @stage={known.label} {detail}".rstrip())',
-                'self._items.append(f"; {known.label} {detail}".rstrip())',
-            ),
-        ),
-        f"{_SHARED}test_on_top_of_a_routed_accumulator[deepseek]",
-    ),
-    Defect(
-        "gate_multiply_dropped",
-        "the sigmoid gate is computed but never applied to the shared output",
-        (Edit("compiler/gate.py", "        self._multiply(gates)\n", ""),),
-        f"{_SHARED}test_on_top_of_a_routed_accumulator[qwen2]",
-    ),
-    Defect(
-        "shared_marked_as_routed",
-        "the down projection of the shared expert is marked as a routed projection",
-        (
-            Edit(
-                "compiler/shared_expert.py",
-                'prog.stage("shared_expert_projection", "down")',
-                'prog.stage("expert_projection", "down")',
-            ),
-        ),
-        f"{_SHARED}test_on_top_of_a_routed_accumulator[deepseek]",
-    ),
-    Defect(
-        "stage_typo",
-        "a stage name is misspelt where it is emitted",
-        (
-            Edit(
-                "compiler/elementwise.py",
-                'prog.stage("scatter_combine",',
-                'prog.stage("scater_combine",',
-            ),
-        ),
-        f"{_SHARED}test_on_top_of_a_routed_accumulator[deepseek]",
-    ),
-    Defect(
-        "unclassified_stage",
-        "a stage of the vocabulary belongs to no branch",
-        (Edit("isa/stages.py", "    Stage.SHARED_EXPERT_GATE: Branch.SHARED,\n", ""),),
-        "tests/isa/test_isa_stages.py",
-    ),
-    Defect(
-        "tag_dropped_in_dispatcher",
-        "the dispatcher loses the tag: every instruction is `other`",
-        (Edit(_DISPATCHER, "stage.eq(fetched.stage),", "stage.eq(Stage.OTHER),"),),
-        f"{_SHARED}test_on_top_of_a_routed_accumulator[deepseek]",
-    ),
-    Defect(
-        "tag_off_by_one",
-        "every instruction carries the tag of the one before it",
-        (
-            Edit(_DISPATCHER, "stage.eq(fetched.stage),", "stage.eq(late_stage),"),
-            Edit(
-                _DISPATCHER,
-                "        front = Front(self.pc, word, stage,",
-                "        late_stage = Signal(Stage)\n"
-                "        m.d.sync += late_stage.eq(fetched.stage)\n"
-                "        front = Front(self.pc, word, stage,",
-            ),
-        ),
-        f"{_SHARED}test_on_top_of_a_routed_accumulator[deepseek]",
-    ),
-    Defect(
-        "counter_counts_issue",
-        "the completion counters count instructions when they are issued",
-        (
-            Edit(
-                "rtl/top.py",
-                'events[f"completed_{name}"] = (done[name].valid, done[name].tag.stage)',
-                'events[f"completed_{name}"] = '
-                '(self.hbm.issue.valid if name == "hbm" else done[name].valid, dispatch.stage)',
-            ),
-        ),
-        "tests/sim/test_machine_control.py::test_a_memory_error_stops_the_machine_and_says_whether_it_is_precise",
-    ),
-)
 
 
 @dataclass(frozen=True)

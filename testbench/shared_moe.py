@@ -16,6 +16,7 @@ from isa.config import PRESETS, ConfigError, load_config
 from isa.image import ImageError
 from sim.engines import ENGINES
 from sim.hbm import HbmRangeError
+from sim.lockstep import Lockstep, LockstepError
 from sim.observers import Observer, TagError
 from sim.profile import ProfileError, report_console
 from sim.simulation import DEFAULT_MAX_CYCLES, Simulation
@@ -94,6 +95,11 @@ def parser() -> argparse.ArgumentParser:
         "--max-cycles", type=int, default=DEFAULT_MAX_CYCLES, metavar="N", help="watchdog limit"
     )
     p.add_argument(
+        "--lockstep",
+        action="store_true",
+        help="compare every instruction's effects with the architectural machine as they happen",
+    )
+    p.add_argument(
         "--vcd", type=Path, metavar="FILE", help="write waveforms, and FILE.gtkw beside them"
     )
     p.add_argument(
@@ -116,7 +122,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ConfigError, CompileError, ImageError, SaturatedGate, HbmRangeError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return EXIT_FAIL if isinstance(error, SaturatedGate) else EXIT_USAGE
-    except (TagError, ProfileError) as error:
+    except (TagError, ProfileError, LockstepError) as error:
         print(f"FAIL: {error}", file=sys.stderr)
         return EXIT_FAIL
     except KeyboardInterrupt:
@@ -149,6 +155,8 @@ def run(args: argparse.Namespace) -> int:
     simulation = Simulation(config, case.program.image, hbm, engine=args.engine, issue=args.issue)
     case.load(simulation)
     observers: list[Observer] = []
+    if args.lockstep:
+        observers.append(Lockstep())
     if args.vcd is not None:
         from waveforms.vcd import VcdWriter
 

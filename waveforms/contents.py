@@ -12,7 +12,7 @@ from sim.observers import Written
 LANE_BITS = 16
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Cell:
     """One variable: bits `shift` to `shift + width - 1` of a row of a memory."""
 
@@ -133,11 +133,14 @@ class WordContents(Contents):
 
 
 def memories(top: PlenaTop, rows: range, *, lanes: bool = False) -> list[Contents]:
-    """The memories of a machine, each with those of the `rows` (without a step) that it has.
+    """The memories of a machine, each with those of the `rows` that it has.
 
     Rows are numbered through the tiles of the matrix SRAM; FP_MEM and INT_MEM count in words. With
-    `lanes`, every lane of the two SRAMs is a variable too.
+    `lanes`, every lane of the two SRAMs is a variable too. Raises ValueError for negative rows and
+    for a range with a step.
     """
+    if rows.step != 1 or rows.start < 0 or rows.stop < 0:
+        raise ValueError(f"memory rows {rows}: must be a number of rows, or a range of them")
     config, mlen = top.config, top.config.MLEN
 
     def within(count: int) -> range:

@@ -9,6 +9,7 @@ import difflib
 import re
 import signal as signals
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from os import PathLike
 from typing import Any
 
@@ -102,7 +103,8 @@ def _numbers(path: Path, names: Sequence[str]) -> dict[str, list[tuple[int, int]
     before = signals.getsignal(signals.SIGPIPE)
     from vcdvcd import VCDVCD
 
-    signals.signal(signals.SIGPIPE, before)  # vcdvcd takes it, for every user of the process
+    with suppress(ValueError):  # of other threads, which vcdvcd cannot disturb
+        signals.signal(signals.SIGPIPE, before)  # it takes it, for the whole process
     try:
         parsed: Any = VCDVCD(str(path), signals=list(names))
         return {name: [(t, int(v, 2)) for t, v in parsed[name].tv] for name in names}

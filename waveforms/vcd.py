@@ -47,7 +47,7 @@ class VcdWriter(Observer):
             The projection of a long run is printed to standard error when it starts.
 
     Raises:
-        ValueError: an impossible window, an unknown unit, or a viewer's file as path.
+        ValueError: impossible window or rows, an unknown unit, or a viewer's file as path.
         OSError: the file cannot be written.
     """
 
@@ -144,10 +144,14 @@ class VcdWriter(Observer):
             if not self._recorded:
                 self._tell(f"the run ended before the window, {self._window}; nothing was recorded")
             return
+        failure = sys.exc_info()[0]
         try:
             # After an interrupt the engine may be in the middle of a cycle.
-            if sys.exc_info()[0] is not KeyboardInterrupt and self._cycle + 1 in self._window:
+            if failure is not KeyboardInterrupt and self._cycle + 1 in self._window:
                 self._sample(self._cycle + 1)
+        except Exception:
+            if failure is None:  # otherwise the run's own failure is the one to report
+                raise
         finally:
             self._close()
 

@@ -9,6 +9,7 @@ from amaranth.lib.wiring import In, Out
 
 from isa.config import PlenaConfig
 from isa.opcodes import Unit
+from isa.topk import EXPERTS_BITS, TOP_K_BITS
 from rtl.dispatch.decode import Source, control_layout
 from rtl.dispatch.scoreboard import footprint_layout
 from rtl.interfaces import HBM_ADDRESS_BITS, Shapes
@@ -20,12 +21,14 @@ class AddressResolver(wiring.Component):
 
     Members (in): `control`; `rd`, `rs1`, `rs2` (register values), `imm` (18 bits), `base` (a
     register, 64 bits), `scale`, `stride` (state registers), `use_stride` (rstride),
-    `has_stride_register`: the write-out has a stride register.
+    `has_stride_register`: the write-out has a stride register; `topk_rows`, `topk_words`: what a
+    V_TOPK reads and writes.
 
     Members (out): `footprint` for the scoreboard; `lane` (write-out offset), `row_stride`,
-    `tile_index` (column or row group), `word` (FP_MEM or INT_MEM address), `hbm_elements`,
+    `tile_index` (first column or row), `word` (FP_MEM or INT_MEM address), `hbm_elements`,
     `hbm_scales`, `hbm_stride`; and a verdict per memory, `matrix_bad`, `vector_bad`, `fp_bad`,
-    `int_bad`, `hbm_bad`, each with the offending address beside it (`matrix_address`, ...).
+    `int_bad`, `hbm_bad`, each with the offending address beside it (`matrix_address`, ...;
+    `word_address` is FP_MEM's unless only INT_MEM's is bad).
     """
 
     control: Any
@@ -38,6 +41,8 @@ class AddressResolver(wiring.Component):
     stride: Any
     use_stride: Any
     has_stride_register: Any
+    topk_rows: Any
+    topk_words: Any
     footprint: Any
     lane: Any
     row_stride: Any
@@ -71,6 +76,8 @@ class AddressResolver(wiring.Component):
                 "stride": In(32),
                 "use_stride": In(1),
                 "has_stride_register": In(1),
+                "topk_rows": In(EXPERTS_BITS + 1 - shapes.lane_bits),
+                "topk_words": In(TOP_K_BITS),
                 "footprint": Out(footprint_layout(config)),
                 "lane": Out(shapes.lane_bits),
                 "row_stride": Out(shapes.row_bits),
@@ -113,13 +120,14 @@ class AddressResolver(wiring.Component):
         with m.If(control.a_valid):
             a = Signal(32)
             a_row = a[lane_bits:]
+            a_rows = Mux(control.topk, self.topk_rows, control.a_rows)
             m.d.comb += [
                 a.eq(self._select(control.a_source)),
                 out.a_valid.eq(1),
                 out.a_first.eq(a_row),
-                out.a_end.eq(a_row + control.a_rows),
+                out.a_end.eq(a_row + a_rows),
             ]
-            with m.If((a[:lane_bits] != 0) | (a_row + control.a_rows > rows)):
+            with m.If((a[:lane_bits] != 0) | (a_row + a_rows > rows)):
                 m.d.comb += [self.vector_bad.eq(1), self.vector_address.eq(a)]
         with m.If(control.b_valid):
             b_row = self.rs2[lane_bits:]
@@ -160,7 +168,8 @@ class AddressResolver(wiring.Component):
                 out.m_reads.eq(control.m_reads),
                 out.m_writes.eq(control.m_writes),
                 out.tile.eq(tile),
-                self.tile_index.eq(address[lane_bits : 2 * lane_bits]),
+                # Row bits or column bits, whichever m_mask lets be other than zero.
+                self.tile_index.eq(address[lane_bits : 2 * lane_bits] | address[:lane_bits]),
                 self.matrix_address.eq(address),
                 self.matrix_bad.eq(
                     ((address[: 2 * lane_bits] & control.m_mask) != 0)
@@ -170,7 +179,7 @@ class AddressResolver(wiring.Component):
         return m
 
     def _words(self) -> Module:
-        """FP_MEM and INT_MEM words of the scalar loads and stores."""
+        """FP_MEM and INT_MEM words: one or a row of the scalar unit's, `topk_words` of V_TOPK's."""
         m = Module()
         control, out, config = self.control, self.footprint, self._config
         m.d.comb += [
@@ -188,6 +197,12 @@ class AddressResolver(wiring.Component):
                 )
             with m.If(control.int_reads | control.int_writes):
                 m.d.comb += self.int_bad.eq(address >= config.INT_MEM_WORDS)
+        with m.Elif(control.topk):
+            m.d.comb += [
+                self.fp_bad.eq(self.rd + self.topk_words > config.FP_MEM_WORDS),
+                self.int_bad.eq(self.rs2 + self.topk_words > config.INT_MEM_WORDS),
+                self.word_address.eq(Mux(self.fp_bad, self.rd, self.rs2)),
+            ]
         return m
 
     def _hbm(self) -> Module:

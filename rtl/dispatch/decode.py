@@ -33,18 +33,13 @@ def completes_at_dispatch(op: Opcode) -> bool:
     )
 
 
-#: Not in the datapath yet: the accumulators of the per-head and matrix-vector forms, and the top-k
-#: unit.
-_ABSENT_STATES = {State.V_ACC, State.HM_ACC, State.HV_ACC}
-
-
 def in_datapath(op: Opcode) -> bool:
-    """Whether the units execute `op`; the others trap as ILLEGAL_OPCODE."""
-    return op.unit is not Unit.TOPK and not any(a.state in _ABSENT_STATES for a in op.accesses)
+    """Whether the units execute `op`; the others would trap as ILLEGAL_OPCODE."""
+    return op.code in OPCODES
 
 
 def rows_of(extent: Extent, config: PlenaConfig) -> int:
-    """Vector SRAM rows of an access (1 for a strided one, whose reach depends on a register)."""
+    """Vector SRAM rows of an access; 1 where they depend on a register: a strided write, V_TOPK."""
     return {
         Extent.ROW: 1,
         Extent.BLEN_LANES: 1,

@@ -18,6 +18,7 @@ from rtl.dispatch.front import Front, Verdict
 from rtl.dispatch.immediate import integer_result, sequence, state_registers
 from rtl.dispatch.issue import issue
 from rtl.dispatch.loops import LoopStack
+from rtl.dispatch.policy import TopkPolicy
 from rtl.dispatch.registers import f_file, gp_file
 from rtl.dispatch.scoreboard import Scoreboard
 from rtl.interfaces import PC_BITS, SLOT_BITS, Completion, FpWrite, GpWrite, Shapes
@@ -55,6 +56,7 @@ class Dispatcher(wiring.Component):
     matrix_issue: Any
     vector_issue: Any
     scalar_issue: Any
+    topk_issue: Any
     hbm_issue: Any
     scalar_fp_write: Any
     vector_fp_write: Any
@@ -92,6 +94,7 @@ class Dispatcher(wiring.Component):
             "matrix_issue": Out(stream.Signature(shapes.matrix_issue)),
             "vector_issue": Out(stream.Signature(shapes.vector_issue)),
             "scalar_issue": Out(stream.Signature(shapes.scalar_issue)),
+            "topk_issue": Out(stream.Signature(shapes.topk_issue)),
             "hbm_issue": Out(stream.Signature(shapes.hbm_issue)),
             "scalar_fp_write": In(FpWrite),
             "vector_fp_write": In(FpWrite),
@@ -112,6 +115,7 @@ class Dispatcher(wiring.Component):
         config, scoreboard = self._config, self.scoreboard
         m.submodules.decoder = decoder = Decoder(config)
         m.submodules.resolver = resolver = AddressResolver(config)
+        m.submodules.policy = policy = TopkPolicy(config)
         m.submodules.scoreboard = scoreboard
         m.submodules.loops = self.loops
         m.submodules.gp = gp = self.gp
@@ -125,7 +129,7 @@ class Dispatcher(wiring.Component):
         fetch, host_write = imem.read_port(), imem.write_port()
         fetched: Any = fetch.data
         word, stage, at_end = Signal(32), Signal(Stage), Signal()
-        front = Front(self.pc, word, stage, decoder, resolver, gp, f, self.loops)
+        front = Front(self.pc, word, stage, decoder, resolver, policy, gp, f, self.loops)
         m.d.comb += [
             fetch.en.eq(1),
             word.eq(fetched.word),
@@ -153,6 +157,12 @@ class Dispatcher(wiring.Component):
             resolver.stride.eq(self.stride),
             resolver.use_stride.eq(front.field("rs3") != 0),
             resolver.has_stride_register.eq(rs1 != 0),
+            resolver.topk_rows.eq(policy.rows),
+            resolver.topk_words.eq(policy.top_k),
+            policy.wanted.eq(decoder.control.topk),
+            policy.rmask.eq(front.field("rs3")),
+            policy.register.eq(self.topk),
+            policy.register_valid.eq(self.topk_valid),
             scoreboard.candidate.eq(resolver.footprint),
             scoreboard.stage.eq(stage),
         ]
@@ -206,6 +216,7 @@ class Dispatcher(wiring.Component):
             Unit.MATRIX: self.matrix_issue,
             Unit.VECTOR: self.vector_issue,
             Unit.SCALAR: self.scalar_issue,
+            Unit.TOPK: self.topk_issue,
             Unit.HBM: self.hbm_issue,
         }
 

@@ -9,7 +9,15 @@ from isa.traps import Trap
 from rtl.interfaces import PC_BITS
 
 #: Completion ports of the units: a unit has one per kind of work that can finish in the same cycle.
-COMPLETIONS = ("matrix_product", "matrix_write", "vector", "vector_reduce", "scalar", "hbm")
+COMPLETIONS = (
+    "matrix_product",
+    "matrix_write",
+    "vector",
+    "vector_reduce",
+    "scalar",
+    "topk",
+    "hbm",
+)
 
 
 class RunState(enum.Enum, shape=2):

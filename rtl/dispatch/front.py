@@ -11,6 +11,7 @@ from isa.traps import Trap
 from rtl.dispatch.addresses import AddressResolver
 from rtl.dispatch.decode import Decoder
 from rtl.dispatch.loops import LoopStack
+from rtl.dispatch.policy import TopkPolicy
 from rtl.dispatch.registers import RegisterFile
 
 
@@ -23,6 +24,7 @@ class Front:
     stage: Any
     decoder: Decoder
     resolver: AddressResolver
+    policy: TopkPolicy
     gp: RegisterFile
     f: RegisterFile
     loops: LoopStack
@@ -61,6 +63,7 @@ class Verdict:
         """The logic, as a module of its own."""
         m = Module()
         control, decoder, resolver = front.control, front.decoder, front.resolver
+        policy = front.policy
         gp, f, loops = front.gp, front.f, front.loops
         rd, rs1, rs2 = (front.field(name) for name in ("rd", "rs1", "rs2"))
         m.d.comb += self.registers_wait.eq(
@@ -75,7 +78,7 @@ class Verdict:
         )
         is_start, is_end = front.op == Op.C_LOOP_START, front.op == Op.C_LOOP_END
         wrong_loop = loops.empty | (loops.top_register != rd)
-        # In order of priority: what the word alone breaks, then loops, then addresses.
+        # In order of priority: what the word alone breaks, then loops, top-k policy, addresses.
         by_word = (
             (~decoder.legal_opcode, Trap.ILLEGAL_OPCODE),
             (~decoder.legal_encoding, Trap.ILLEGAL_ENCODING),
@@ -86,6 +89,8 @@ class Verdict:
             (is_start & (front.field("imm22") == 0), Trap.LOOP_COUNT_ZERO, 0),
             (is_start & loops.full, Trap.LOOP_OVERFLOW, loops.level),
             (is_end & wrong_loop, Trap.LOOP_MISMATCH, rd),
+            (policy.unset, Trap.TOPK_POLICY_UNSET, 0),
+            (policy.out_of_range, Trap.TOPK_POLICY_RANGE, policy.policy),
             (resolver.matrix_bad, Trap.MATRIX_ADDRESS, resolver.matrix_address),
             (resolver.vector_bad, Trap.VECTOR_ADDRESS, resolver.vector_address),
             (resolver.fp_bad, Trap.FP_MEM_ADDRESS, resolver.word_address),

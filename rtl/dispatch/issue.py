@@ -42,6 +42,14 @@ def operands(unit: Unit, front: Front, config: PlenaConfig, v_mask: Signal) -> d
             "index": front.field("rd"),
             "value": gp.rd,
         }
+    if unit is Unit.TOPK:
+        return {
+            "row": footprint.a_first,
+            "num_experts": front.policy.num_experts,
+            "top_k": front.policy.top_k,
+            "index_address": gp.rs2,
+            "weight_address": gp.rd,
+        }
     vector_row = Mux(control.w_valid, footprint.w_first, footprint.a_first)
     return {
         "elements": resolver.hbm_elements,

@@ -35,7 +35,11 @@ class MultiplierArray(wiring.Component):
     advance : In(log2(MLEN) + 1)
         Bit 0: the products are wanted; bit n: the sums of level n are. Registers of steps that hold
         nothing keep their value, so a bubble moves nothing.
+    tap : In(1)
+        The sums of level log2(HLEN) are wanted in ``heads``.
     sums : Out(BLEN x FP32)
+    heads : Out(MLEN / HLEN x FP32), an array of BLEN
+        heads[j][h] is the sum over head h in column j.
 
     A row per cycle. Cycle 0 is the one with ``take``; ``swap`` is in the same cycle or earlier::
 
@@ -43,10 +47,13 @@ class MultiplierArray(wiring.Component):
         row_i      multiply   add level 1        add level n       sums
         take       advance 0  advance 1          advance n
 
+        cycle                 log2(HLEN) + 1     log2(HLEN) + 2
+                              tap                heads
+
     Level n adds neighbours of level n - 1, so that element h of level log2(HLEN) is the sum over
-    head h: the per-head forms tap it there. Columns are equal modules, and hold their registers as
-    a few wide signals: next to the leaves they would be hundreds, each with a process of its own
-    that a simulator runs in every cycle.
+    head h. It has a register of its own there, for what is behind it to rest while the other works.
+    Columns are equal modules, and hold their registers as a few wide signals: next to the leaves
+    they would be hundreds, each with a process of its own that a simulator runs in every cycle.
     """
 
     column_i: Any
@@ -55,10 +62,13 @@ class MultiplierArray(wiring.Component):
     row_i: Any
     take: Signal
     advance: Signal
+    tap: Signal
     sums: Any
+    heads: Any
 
     def __init__(self, config: PlenaConfig) -> None:
         self._lanes, self._columns = config.MLEN, config.BLEN
+        self._head_level = exact_log2(config.HLEN)
         self._row = row = Shapes(config).row
         super().__init__(
             {
@@ -68,7 +78,9 @@ class MultiplierArray(wiring.Component):
                 "row_i": In(row),
                 "take": In(1),
                 "advance": In(exact_log2(config.MLEN) + 1),
+                "tap": In(1),
                 "sums": Out(data.ArrayLayout(FP32.width, config.BLEN)),
+                "heads": Out(data.ArrayLayout(FP32.width, config.heads)).array(config.BLEN),
             }
         )
 
@@ -110,6 +122,9 @@ class MultiplierArray(wiring.Component):
             pairs = zip(terms[::2], terms[1::2], strict=True)
             adders = [FloatAdd(FP32).bind(a=even, b=odd) for even, odd in pairs]
             terms = self._step(m, level, f"add_{level}", adders)
+            if level == self._head_level:
+                with m.If(self.tap):
+                    m.d.sync += self.heads[number].eq(Cat(adder.o for adder in adders))
         return m, terms[0]
 
     def _step(

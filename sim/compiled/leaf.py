@@ -11,7 +11,7 @@ from amaranth.lib.wiring import Flow
 from rtl.leaves.leaf import Leaf
 from sim.compiled.lower import Assign, Branch, Deposit, Lowering, Statement, UnsupportedError
 from sim.compiled.scalar import ScalarEmitter, ctype
-from sim.compiled.terms import Term, TermFactory
+from sim.compiled.terms import Term, TermFactory, cuts_of as _cuts
 
 __all__ = ["LANES", "LeafFunction"]
 
@@ -81,14 +81,45 @@ class LeafFunction:
                     end = start + bits.width
                     value = f.cat((f.slice(value, 0, start), bits, f.slice(value, end, value.width - end)))
                 case Branch(test, cases):
-                    result = value
-                    for patterns, body in reversed(cases):
-                        taken = self._after(body, value)
-                        result = taken if patterns is None else f.mux(f.match(test, patterns), taken, result)
-                    value = result
+                    value = self._choice(test, [(p, self._after(body, value)) for p, body in cases], value)
                 case Deposit():
                     raise UnsupportedError(f"leaf {self.title} with an assignment at a variable offset")
         return value
+
+    def _choice(self, test: Term, cases: list[tuple[tuple[str, ...] | None, Term]], otherwise: Term) -> Term:
+        """The value of the first case that matches."""
+        f = self._factory
+        zeros = 0
+        while zeros < len(cases) and cases[zeros][0] == ("0" * zeros + "1" + "-" * (test.width - zeros - 1),):
+            zeros += 1
+        result = otherwise
+        for patterns, taken in reversed(cases[zeros:]):
+            result = taken if patterns is None else f.mux(f.match(test, patterns), taken, result)
+        values = [taken for _, taken in cases[:zeros]]
+        if not values:
+            return result
+        cuts = sorted({cut for v in values for cut in _cuts(v)})
+        pieces: list[Term] = []
+        for low, high in zip(cuts, cuts[1:], strict=False):
+            rest = f.slice(result, low, high - low)
+            pieces.append(self._by_zeros(test, [f.slice(v, low, high - low) for v in values], rest))
+        return f.cat(pieces)
+
+    def _by_zeros(self, test: Term, values: list[Term], otherwise: Term) -> Term:
+        """values[z], z being the number of leading zeros of `test`; otherwise beyond the list."""
+        f = self._factory
+        top = f.slice(test, test.width - len(values), len(values))
+        if all(v is values[0] for v in values):
+            return f.mux(f.reduce("rany", top), values[0], otherwise)
+        counting = all(v.op == "const" and v.attr == values[0].attr + z for z, v in enumerate(values))
+        if counting and 3 < len(values) <= 32:
+            width = values[0].width
+            count = f.op("add", f.zext(f.leading(top), width), values[0])
+            return f.mux(f.reduce("rany", top), count, otherwise)
+        for zeros, value in reversed(list(enumerate(values))):
+            # Those with fewer zeros are looked at before, so one bit tells.
+            otherwise = f.mux(f.slice(test, test.width - 1 - zeros, 1), value, otherwise)
+        return otherwise
 
     @property
     def prototype(self) -> str:

@@ -172,26 +172,28 @@ class Netlist:
             return self._terms[signal]
         if signal in self._clocks:
             raise UnsupportedError(f"the clock {signal!r} as a value", signal.src_loc)
-        if signal in self._resolving:  # a loop, through wiring at least
+        if signal in self._resolving:  # a loop, through wiring at least: it becomes a net of its own
             self._resolving[signal] = True
-        elif signal in self._wiring:
+            return self._own(signal, "comb")
+        if signal in self._wiring:
             self._resolving[signal] = False
             term = self._wire(signal)
-            if term is not None and not self._resolving[signal]:
-                self._terms[signal] = term
-                del self._resolving[signal]
-                return term
-            self._terms[signal] = term = self.factory.ref(self.add_net(signal, "comb"), 0, len(signal))
+            if term is None or self._resolving[signal]:
+                term = self._own(signal, "comb")
             del self._resolving[signal]
-            return term
-        net = self.net(signal) if signal not in self._resolving else None
-        if net is None:
-            # Asked for while its wiring is followed: it will be a net of its own.
-            if signal not in self._net_of:
-                self.add_net(signal, "comb")
-            return self.factory.ref(self._net_of[signal], 0, len(signal))
-        self._terms[signal] = term = self.factory.ref(net, 0, len(signal))
+        else:
+            term = self._own(signal, "input")
+        self._terms[signal] = term
         return term
+
+    def _own(self, signal: _ast.Signal, kind: str) -> Term:
+        """The signal's own net, made if there is none."""
+        net = self._net_of[signal] if signal in self._net_of else self.add_net(signal, kind)
+        return self.factory.ref(net, 0, len(signal))
+
+    def knows(self, signal: _ast.Signal) -> bool:
+        """Whether the signal is part of the design."""
+        return signal in self._terms or signal in self._net_of
 
     def _wire(self, signal: _ast.Signal) -> Term | None:
         """The term of a signal that is assigned unconditionally, if it is wiring."""
@@ -372,6 +374,7 @@ def _fill(netlist: Netlist, design: Design) -> None:
                 else:
                     lowered = lowering.statements(statements)
                 netlist.processes += _split(path, name != "comb", lowered)
+    netlist.processes = _joined(netlist.processes)
 
 
 def _fill_memory(netlist: Netlist, path: tuple[str, ...], fragment: MemoryInstance) -> None:
@@ -417,6 +420,25 @@ def _split(path: tuple[str, ...], sync: bool, statements: list[Statement]) -> li
             chosen = [statements[p] for p in sorted(positions)]
             processes.append(Process(path, sync, chosen, list(driven_nets(chosen))))
     return processes
+
+
+def _joined(processes: list[Process]) -> list[Process]:
+    """Joins processes of different modules that drive different bits of one net."""
+    owner: dict[int, Process] = {}
+    result: list[Process] = []
+    for process in processes:
+        others = list({id(owner[n]): owner[n] for n in process.nets if n in owner}.values())
+        for other in others:
+            process = Process(
+                other.path,
+                process.sync,
+                other.statements + process.statements,
+                list(dict.fromkeys(other.nets + process.nets)),
+            )
+            result = [p for p in result if p is not other]
+        result.append(process)
+        owner |= dict.fromkeys(process.nets, process)
+    return result
 
 
 def is_unconditional(statement: Statement, net: Net) -> bool:

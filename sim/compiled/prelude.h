@@ -152,6 +152,19 @@ FAR void w_deposit(u64u *d, int whole, u64 at, const u64u *a, int w) {
     w_set(d, (int)(at + i), x, count);
   }
 }
+/* Leading zeros of a number that is not 0, in a form that becomes SIMD. */
+INLINE u32 p_leading(u32 x) {
+#ifdef __AVX512CD__
+  return (u32)__builtin_clz(x | 1);
+#else
+  u32 n = 0, s;
+  s = (u32)(x >> 16 == 0) << 4; x <<= s; n += s;
+  s = (u32)(x >> 24 == 0) << 3; x <<= s; n += s;
+  s = (u32)(x >> 28 == 0) << 2; x <<= s; n += s;
+  s = (u32)(x >> 30 == 0) << 1; x <<= s; n += s;
+  return n + (x >> 31 == 0);
+#endif
+}
 /* Division that rounds down; by zero gives 0. */
 INLINE i64 p_sdiv(i64 a, i64 b) {
   if (b == 0) return 0;

@@ -1,6 +1,6 @@
 """The whole design as C: layout of the storage, a function per unit, and the loops that call them."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -114,8 +114,8 @@ def _place(netlist: Netlist, plan: Schedule, layout: Layout) -> None:
     layout.place_memories(netlist.memories)
 
 
-def make_program(netlist: Netlist, host: str = "") -> Program:
-    """Schedules the design and writes its C; `host` is more C for the end of the main file."""
+def make_program(netlist: Netlist, host: Callable[[UnitEmitter], str] | None = None) -> Program:
+    """Schedules the design and writes its C; `host` makes more C for the end of the main file."""
     plan = schedule(netlist)
     comb_words, sync_words = _flag_words(plan)
     for number, unit in enumerate(plan.sync):
@@ -128,6 +128,7 @@ def make_program(netlist: Netlist, host: str = "") -> Program:
             leaves[cell.leaf.key] = LeafFunction(cell.leaf, f"leaf_{len(leaves)}_{type(cell.leaf).__name__}")
     emitter = UnitEmitter(netlist, plan, layout, leaves, 64 * sync_words)
     bodies = [emitter.unit(u) for u in plan.units]
+    extra = host(emitter) if host is not None else ""
     main = "\n".join(
         [
             PRELUDE,
@@ -142,7 +143,7 @@ def make_program(netlist: Netlist, host: str = "") -> Program:
                 comb_words=comb_words,
                 sync_words=sync_words,
             ),
-            host,
+            extra,
         ]
     )
     sources = {"design.c": main}

@@ -160,6 +160,8 @@ class ScalarEmitter:
             return f"(u32)__builtin_parityll({self.scalar(args[0])})"
         if op == "match":
             return self.match(args[0], term.attr)
+        if op == "leading":
+            return f"p_leading({self.scalar(args[0])} << {32 - args[0].width})"
         if op in ("udiv", "umod"):
             a, b = self.scalar(args[0]), self.scalar(args[1])
             return f"{b} ? {a} {'/' if op == 'udiv' else '%'} {b} : 0"

@@ -8,6 +8,9 @@ from sim.compiled.lower import Branch, Statement, driven_nets
 from sim.compiled.netlist import LeafCell, Netlist, Process, ReadPort, WritePort
 from sim.compiled.terms import Term
 
+#: Registers of one module that always take a new value run together up to this many bits.
+_SMALL = 256
+
 __all__ = ["Reads", "Schedule", "Unit", "filtered", "schedule"]
 
 
@@ -16,7 +19,8 @@ class Unit:
     """Evaluated as a whole.
 
     `kind` is comb (statements, in layers), leaf (equal leaves), show (a combinational read port); after these, at the
-    clock edge: sync (statements that set next values), fetch (a clocked read port), write (the ports of a memory).
+    clock edge: sync (statements that set next values), fetch (clocked read ports with one enable), write (the ports of
+    a memory, or the ports with one enable of many).
     """
 
     kind: str
@@ -25,7 +29,7 @@ class Unit:
     memories: set[int] = field(default_factory=set)
     statements: list[Statement] = field(default_factory=list)
     leaves: list[LeafCell] = field(default_factory=list)
-    port: ReadPort | None = None
+    ports: list[ReadPort] = field(default_factory=list)
     writes: list[WritePort] = field(default_factory=list)
     level: int = 0
     index: int = -1
@@ -179,7 +183,7 @@ def schedule(netlist: Netlist) -> Schedule:
         for port in memory.reads:
             if not port.sync:
                 used = set(reads.term(port.address))
-                units.append(Unit("show", [port.net], used, {memory.index}, port=port))
+                units.append(Unit("show", [port.net], used, {memory.index}, ports=[port]))
     components = _order(units)
     if any(len(c) > 1 for c in components):
         # A process may close a loop that its nets do not: take such processes apart.
@@ -196,7 +200,7 @@ def schedule(netlist: Netlist) -> Schedule:
         for unit in component:
             unit.looped = len(component) > 1
     grouped = _group_leaves(netlist, units)
-    comb = sorted(grouped, key=lambda u: u.level)
+    comb = sorted(_joined(grouped), key=lambda u: u.level)
     sync = _sync_units(netlist, reads)
     for index, unit in enumerate((*comb, *sync)):
         unit.index = index
@@ -233,6 +237,23 @@ def _group_leaves(netlist: Netlist, units: list[Unit]) -> list[Unit]:
     return result
 
 
+def _joined(units: list[Unit]) -> list[Unit]:
+    """Joins logic of one level that reads the same nets: it always has to run together."""
+    groups: dict[Hashable, Unit] = {}
+    result: list[Unit] = []
+    for unit in units:
+        key = unit.level, frozenset(unit.reads)
+        if unit.kind != "comb" or unit.looped:
+            result.append(unit)
+        elif key in groups:
+            groups[key].statements += unit.statements
+            groups[key].drives += unit.drives
+        else:
+            groups[key] = unit
+            result.append(unit)
+    return result
+
+
 def _port_kind(netlist: Netlist, term: Term, origin: dict[int, Hashable]) -> Hashable:
     """Equal for operands that are made up alike and change together."""
     if term.op == "ref":
@@ -250,25 +271,34 @@ def _sync_units(netlist: Netlist, reads: Reads) -> list[Unit]:
     for process in netlist.processes:
         if process.sync and process.nets:
             mark = guard(process.statements)
-            joined.setdefault(("guard", mark) if mark is not None else ("own", id(process)), []).append(process)
+            bits = sum(netlist.nets[n].width for n in process.nets)
+            if mark is None:
+                mark = process.path if bits <= _SMALL else id(process)
+            joined.setdefault(mark, []).append(process)
     result: list[Unit] = []
     reset = reads.term(netlist.reset) if netlist.reset is not None else frozenset()
     for processes in joined.values():
         statements = [s for p in processes for s in p.statements]
         nets = [n for p in processes for n in p.nets]
         result.append(Unit("sync", nets, reads.statements(statements) | reset, statements=statements))
-    writers: list[Unit] = []
+    fetches: dict[Hashable, Unit] = {}
+    writers: dict[Hashable, Unit] = {}
     for memory in netlist.memories:
         for port in memory.reads:
             if port.sync:
-                used = set(reads.term(port.address) | reads.term(port.en) | reset)
+                unit = fetches.setdefault(id(port.en), Unit("fetch", [], set(reset)))
+                unit.drives.append(port.net)
+                unit.ports.append(port)
+                unit.memories.add(memory.index)
+                unit.reads |= reads.term(port.address) | reads.term(port.en)
                 for number in port.transparent_for:
-                    used |= _write_reads(memory.writes[number], reads)
-                result.append(Unit("fetch", [port.net], used, {memory.index}, port=port))
+                    unit.reads |= _write_reads(memory.writes[number], reads)
         if memory.writes:
-            used: set[int] = set().union(*(_write_reads(w, reads) for w in memory.writes))
-            writers.append(Unit("write", [], used, set(), writes=memory.writes))
-    return result + writers
+            key = ("en", id(memory.writes[0].en)) if len(memory.writes) == 1 else ("memory", memory.index)
+            unit = writers.setdefault(key, Unit("write", [], set()))
+            unit.writes += memory.writes
+            unit.reads |= set().union(*(_write_reads(w, reads) for w in memory.writes))
+    return [*result, *fetches.values(), *writers.values()]
 
 
 def _write_reads(port: WritePort, reads: Reads) -> set[int]:

@@ -8,7 +8,7 @@ bits nobody uses is narrowed.
 from collections.abc import Iterable
 from typing import Any, Self
 
-__all__ = ["WIRING", "Term", "TermFactory", "effective_width"]
+__all__ = ["WIRING", "Term", "TermFactory", "cuts_of", "effective_width"]
 
 #: Terms that compute nothing.
 WIRING = frozenset({"const", "ref", "cat"})
@@ -33,6 +33,7 @@ class Term:
     mux                       condition of one bit, value if 1, value if 0
     sext                      a narrower operand, its top bit repeated
     match                     attr: patterns of 0, 1 and -; whether one of them fits
+    leading                   zeros above the highest 1, in 5 bits; any number if there is no 1
     ========================= =============================================================
     """
 
@@ -140,8 +141,12 @@ class TermFactory:
         if op == "cat":
             return self._slice_cat(term, start, stop)
         if op in _BITWISE or op == "not":
+            if not self._worth_slicing(term, width):
+                return self._make("slice", width, (term,), start)
             return self.op(op, *(self.slice(a, start, width) for a in term.args))
         if op == "mux":
+            if not self._worth_slicing(term, width):
+                return self._make("slice", width, (term,), start)
             chosen = (self.slice(a, start, width) for a in term.args[1:])
             return self.mux(term.args[0], *chosen)
         if op == "sext":
@@ -150,12 +155,17 @@ class TermFactory:
                 return self.slice(inner, start, width)
             if start == 0:
                 return self.sext(inner, width)
-        if op in _NARROWS and stop < term.width:
+        if op in _NARROWS and stop < term.width and _kind(stop) < _kind(term.width):
             return self.slice(self.op(op, *(self.slice(a, 0, stop) for a in term.args)), start, width)
-        if op == "shl" and stop < term.width:
+        if op == "shl" and stop < term.width and _kind(stop) < _kind(term.width):
             inner = self.shift("shl", self.slice(term.args[0], 0, stop), term.args[1])
             return self.slice(inner, start, width)
         return self._make("slice", width, (term,), start)
+
+    @staticmethod
+    def _worth_slicing(term: Term, width: int) -> bool:
+        """Whether the operands had better be sliced than the result: it then fits a smaller C type, or wiring goes."""
+        return _kind(width) < _kind(term.width) or any(a.op in ("cat", "const") for a in term.args)
 
     def _slice_cat(self, term: Term, start: int, stop: int) -> Term:
         parts: list[Term] = []
@@ -275,17 +285,38 @@ class TermFactory:
             return one
         if condition.op == "const":
             return one if condition.attr else zero
+        if one.width == 1:
+            for value, op, first in ((one, "or", condition), (zero, "and", condition)):
+                if value.op == "const":
+                    other = zero if value is one else one
+                    if value.attr == (value is one):
+                        return self.op(op, first, other)
+                    inverse = self.op("not", condition)
+                    return self.op("and" if value is one else "or", inverse, other)
         if one.width <= 64 and (one.op == "cat" or zero.op == "cat"):
-            cuts = sorted({*_cuts(one), *_cuts(zero)})
-            pairs = [
-                (self.slice(one, lo, hi - lo), self.slice(zero, lo, hi - lo))
-                for lo, hi in zip(cuts, cuts[1:], strict=False)
-            ]
-            if any(x is y for x, y in pairs):
-                return self.cat(self.mux(condition, x, y) for x, y in pairs)
-        if one.width == 1 and one.op == zero.op == "const":
-            return condition if one.attr else self.op("not", condition)
+            runs = self._agreement(one, zero)
+            if len(runs) > 1:
+                return self.cat(
+                    self.mux(condition, self.slice(one, lo, hi - lo), self.slice(zero, lo, hi - lo))
+                    for lo, hi in runs
+                )
+        if zero.op == "mux" and zero.args[1] is one:
+            return self.mux(self.op("or", condition, zero.args[0]), one, zero.args[2])
         return self._make("mux", one.width, (condition, one, zero))
+
+    def _agreement(self, a: Term, b: Term) -> list[tuple[int, int]]:
+        """The bits in runs that are equal in both, and runs that are not."""
+        cuts = sorted({*cuts_of(a), *cuts_of(b)})
+        runs: list[tuple[int, int]] = []
+        before = None
+        for low, high in zip(cuts, cuts[1:], strict=False):
+            same = self.slice(a, low, high - low) is self.slice(b, low, high - low)
+            if runs and same == before:
+                runs[-1] = runs[-1][0], high
+            else:
+                runs.append((low, high))
+            before = same
+        return runs
 
     def match(self, test: Term, patterns: tuple[str, ...]) -> Term:
         """Whether `test` fits one of the patterns."""
@@ -293,7 +324,21 @@ class TermFactory:
             return self.zero
         if not test.width:
             return self.one
+        if len(patterns) == 1:
+            (pattern,) = patterns
+            tested = [i for i, c in enumerate(reversed(pattern)) if c != "-"]
+            if not tested:
+                return self.one
+            low, high = tested[0], tested[-1] + 1
+            if len(tested) == high - low:
+                value = int(pattern[len(pattern) - high : len(pattern) - low], 2)
+                return self.compare("eq", self.slice(test, low, high - low), self.const(value, high - low))
         return self._make("match", 1, (test,), patterns)
+
+    def leading(self, a: Term) -> Term:
+        """Leading zeros of a value of at most 32 bits that is not 0; of 0, any number. 5 bits."""
+        assert 1 <= a.width <= 32
+        return self._make("leading", 5, (a,))
 
     @classmethod
     def fresh(cls) -> Self:
@@ -301,7 +346,13 @@ class TermFactory:
         return cls()
 
 
-def _cuts(term: Term) -> list[int]:
+def _kind(width: int) -> int:
+    """Size class of a width: 32 bits, 64 bits, words."""
+    return (width > 32) + (width > 64)
+
+
+def cuts_of(term: Term) -> list[int]:
+    """Where the parts of a term meet, both ends included."""
     cuts = [0]
     for part in term.args if term.op == "cat" else (term,):
         cuts.append(cuts[-1] + part.width)

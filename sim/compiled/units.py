@@ -63,14 +63,15 @@ class UnitEmitter:
     def __init__(
         self, netlist: Netlist, schedule: Schedule, layout: Layout, leaves: dict[object, LeafFunction], commit: int
     ) -> None:
-        self._netlist, self._layout, self._leaves = netlist, layout, leaves
+        self.netlist, self.layout, self._leaves = netlist, layout, leaves
         self._reads: Reads = schedule.reads
         self._commit = commit  # index of the first flag that asks for a commit, minus that of the first sync unit
         self.wakes = Wakes(schedule)
         self.tables = Tables()
 
-    def _start(self) -> StorageEmitter:
-        return StorageEmitter(self._layout, self.tables)
+    def start(self) -> StorageEmitter:
+        """For the lines of one more function."""
+        return StorageEmitter(self.layout, self.tables)
 
     @staticmethod
     def _function(name: str, lines: Sequence[str], note: str = "") -> str:
@@ -111,12 +112,12 @@ class UnitEmitter:
         return layers
 
     def _comb(self, unit: Unit) -> str:
-        e = self._start()
+        e = self.start()
         for nets, loops in self._layers(unit):
             statements = filtered(unit.statements, set(nets)) if len(nets) < len(unit.drives) else unit.statements
             names: dict[int, str] = {}
             for index in nets:
-                net = self._netlist.nets[index]
+                net = self.netlist.nets[index]
                 names[index] = name = f"v{index}"
                 first = next(s for s in statements if self._drives(s, index))
                 whole = is_unconditional(first, net)
@@ -126,20 +127,20 @@ class UnitEmitter:
                 else:
                     e.line(f"u64 {name}[{words(net.width)}];")
                     if not whole:
-                        e.wide_into(self._netlist.factory.const(net.init, net.width), name)
+                        e.wide_into(self.netlist.factory.const(net.init, net.width), name)
             self._statements(e, statements, names)
             for index in nets:
                 self._settle(e, index, names[index], itself=loops or unit.looped)
             if not loops and not unit.looped:
-                e.local |= {n: v for n, v in names.items() if self._netlist.nets[n].width <= 64}
-        return self._function(f"unit_{unit.index}", e.lines, self._netlist.nets[unit.drives[0]].name)
+                e.local |= {n: v for n, v in names.items() if self.netlist.nets[n].width <= 64}
+        return self._function(f"unit_{unit.index}", e.lines, self.netlist.nets[unit.drives[0]].name)
 
     @staticmethod
     def _drives(statement: Statement, net: int) -> bool:
         return bool(filtered((statement,), {net}))
 
     def _settle(self, e: StorageEmitter, index: int, name: str, *, itself: bool) -> None:
-        slot, wake = self._layout.slots[index], self.wakes.net(index, itself=itself)
+        slot, wake = self.layout.slots[index], self.wakes.net(index, itself=itself)
         if slot.size <= 8:
             place = f"S{8 * slot.size}({slot.at})"
             e.line(f"if ({place} != {name}) {{ {place} = {name}; {wake} }}" if wake else f"{place} = {name};")
@@ -156,7 +157,7 @@ class UnitEmitter:
             if isinstance(statement, Branch):
                 self._branch(e, statement, names)
                 continue
-            net = self._netlist.nets[statement.net]
+            net = self.netlist.nets[statement.net]
             name, value = names[statement.net], statement.value
             if isinstance(statement, Deposit):
                 if net.width <= 64:
@@ -207,7 +208,7 @@ class UnitEmitter:
         if not cases or not any(body for _, body in cases):
             return
         (patterns, body), rest = cases[0], cases[1:]
-        condition = self._netlist.factory.one if patterns is None else self._condition(test, patterns)
+        condition = self.netlist.factory.one if patterns is None else self.netlist.factory.match(test, patterns)
         if condition.op == "const":
             if condition.attr:
                 self._statements(e, body, names)
@@ -226,24 +227,10 @@ class UnitEmitter:
             with e.block(f"if (!{text})"):
                 self._chain(e, test, rest, names)
 
-    def _condition(self, test: Term, patterns: tuple[str, ...]) -> Term:
-        """The match as a term that reads only the bits that matter."""
-        f = self._netlist.factory
-        if len(patterns) == 1:
-            (pattern,) = patterns
-            tested = [i for i, c in enumerate(reversed(pattern)) if c != "-"]
-            if not tested:
-                return f.one
-            low, high = tested[0], tested[-1] + 1
-            if len(tested) == high - low:
-                value = int(pattern[len(pattern) - high : len(pattern) - low], 2)
-                return f.compare("eq", f.slice(test, low, high - low), f.const(value, high - low))
-        return f.match(test, patterns)
-
     # Leaves
 
     def _leaf(self, unit: Unit) -> str:
-        e = self._start()
+        e = self.start()
         function = self._leaves[unit.leaves[0].leaf.key]
         count = len(unit.leaves)
         padded = -(-count // LANES) * LANES
@@ -268,7 +255,7 @@ class UnitEmitter:
         if term.op != "ref":
             return None
         net, start = term.attr
-        whole, slot = self._netlist.nets[net].width, self._layout.slots[net]
+        whole, slot = self.netlist.nets[net].width, self.layout.slots[net]
         if start == 0 and term.width == whole and slot.size <= 8:
             return slot.at, slot.size
         if start % 8 == 0 and term.width in (8, 16, 32, 64):
@@ -347,7 +334,7 @@ class UnitEmitter:
 
     def _scatter(self, e: StorageEmitter, unit: Unit, port: str, leaves: Sequence[LeafCell]) -> None:
         nets = [c.outputs[port] for c in leaves]
-        slots = [self._layout.slots[n] for n in nets]
+        slots = [self.layout.slots[n] for n in nets]
         wake = self.wakes.text(set().union(*(self.wakes.bits(n, itself=unit.looped) for n in nets)))
         size = slots[0].size
         kind = "u64" if size == 8 else "u32"
@@ -369,37 +356,37 @@ class UnitEmitter:
     # Registers
 
     def _sync(self, unit: Unit) -> str:
-        e = self._start()
+        e = self.start()
         names: dict[int, str] = {}
         for index in unit.drives:
-            slot = self._layout.slots[index]
+            slot = self.layout.slots[index]
             names[index] = f"S{8 * slot.size}({slot.next})" if slot.size <= 8 else f"P64({slot.next})"
         e.line("u32 touched = 0;")
         e.touch = "touched = 1;"
         self._statements(e, unit.statements, names)
-        if self._netlist.reset is not None:
-            with e.block(f"if ({e.scalar(self._netlist.reset)})"):
+        if self.netlist.reset is not None:
+            with e.block(f"if ({e.scalar(self.netlist.reset)})"):
                 for index in unit.drives:
-                    net = self._netlist.nets[index]
+                    net = self.netlist.nets[index]
                     if not net.reset_less:
                         self._init(e, index, names[index])
                 e.line("touched = 1;")
         e.line(f"if (touched) {{ {self.wakes.text([unit.index + self._commit])} }}")
-        return self._function(f"unit_{unit.index}", e.lines, self._netlist.nets[unit.drives[0]].name) + self._committer(unit)
+        return self._function(f"unit_{unit.index}", e.lines, self.netlist.nets[unit.drives[0]].name) + self._committer(unit)
 
     def _init(self, e: StorageEmitter, index: int, name: str) -> None:
-        net = self._netlist.nets[index]
+        net = self.netlist.nets[index]
         if net.width <= 64:
             e.line(f"{name} = {literal(net.init, net.width)};")
         else:
-            e.wide_into(self._netlist.factory.const(net.init, net.width), name)
+            e.wide_into(self.netlist.factory.const(net.init, net.width), name)
 
     def _committer(self, unit: Unit) -> str:
         """Moves next values to current ones, where they differ, and wakes the readers."""
-        e = self._start()
+        e = self.start()
         runs: list[tuple[int, int, int, frozenset[int]]] = []
-        for index in sorted(unit.drives, key=lambda n: self._layout.slots[n].at):
-            slot, wake = self._layout.slots[index], self.wakes.units_of(index)
+        for index in sorted(unit.drives, key=lambda n: self.layout.slots[n].at):
+            slot, wake = self.layout.slots[index], self.wakes.units_of(index)
             last = runs[-1] if runs else None
             if last and last[0] + last[2] == slot.at and last[1] + last[2] == slot.next and last[3] == wake:
                 runs[-1] = last[0], last[1], last[2] + slot.size, wake
@@ -421,33 +408,32 @@ class UnitEmitter:
     # Memories
 
     def _row(self, memory: int, e: StorageEmitter, address: str) -> str:
-        base, size = self._layout.memories[memory]
+        base, size = self.layout.memories[memory]
         return f"{base} + {size} * (u64){address}"
 
     def _in_range(self, memory: int, address: Term, text: str) -> str:
-        depth = self._netlist.memories[memory].depth
+        depth = self.netlist.memories[memory].depth
         return "1" if depth >= 1 << address.width else f"{text} < {depth}u"
 
     def _show(self, unit: Unit) -> str:
-        e = self._start()
-        port = unit.port
-        assert port is not None
+        e = self.start()
+        (port,) = unit.ports
         name = f"v{port.net}"
         self._declare_row(e, port.net, name)
         self._read_row(e, port, name)
         self._settle(e, port.net, name, itself=unit.looped)
-        return self._function(f"unit_{unit.index}", e.lines, self._netlist.nets[port.net].name)
+        return self._function(f"unit_{unit.index}", e.lines, self.netlist.nets[port.net].name)
 
     def _declare_row(self, e: StorageEmitter, net: int, name: str) -> None:
-        width = self._netlist.nets[net].width
+        width = self.netlist.nets[net].width
         e.line(f"{ctype(width)} {name};" if width <= 64 else f"u64 {name}[{words(width)}];")
 
     def _read_row(self, e: StorageEmitter, port: ReadPort, name: str) -> None:
         """The stored row into a variable or the words at a pointer; zeros beyond the end."""
-        width = self._netlist.nets[port.net].width
+        width = self.netlist.nets[port.net].width
         address = e.scalar(port.address) if port.address.width else "0"
         row = self._row(port.memory, e, address)
-        _, size = self._layout.memories[port.memory]
+        _, size = self.layout.memories[port.memory]
         fits = self._in_range(port.memory, port.address, address)
         if width <= 64:
             e.line(f"{name} = {fits} ? L{8 * size}({row}) : 0;")
@@ -457,43 +443,59 @@ class UnitEmitter:
             e.line(f"if ({fits}) w_copy({name}, P64({row}), {words(width)}); else w_zero({name}, {words(width)});")
 
     def _fetch(self, unit: Unit) -> str:
-        e = self._start()
-        port = unit.port
-        assert port is not None
-        slot, net = self._layout.slots[port.net], self._netlist.nets[port.net]
-        target = f"S{8 * slot.size}({slot.next})" if slot.size <= 8 else f"P64({slot.next})"
+        e = self.start()
         commit = self.wakes.text([unit.index + self._commit])
-        if self._netlist.reset is not None and not net.reset_less:
-            with e.block(f"if ({e.scalar(self._netlist.reset)})"):
-                self._init(e, port.net, target)
+        nets = [self.netlist.nets[p.net] for p in unit.ports]
+        targets: list[str] = []
+        for net in nets:
+            slot = self.layout.slots[net.index]
+            targets.append(f"S{8 * slot.size}({slot.next})" if slot.size <= 8 else f"P64({slot.next})")
+        if self.netlist.reset is not None:
+            with e.block(f"if ({e.scalar(self.netlist.reset)})"):
+                for net, target in zip(nets, targets, strict=True):
+                    if not net.reset_less:
+                        self._init(e, net.index, target)
                 e.line(commit)
-        with e.block(f"if ({e.scalar(port.en)})"):
-            self._read_row(e, port, target)
-            for number in port.transparent_for:
-                write = self._netlist.memories[port.memory].writes[number]
-                if port.address.width:
-                    text = f"if ({e.scalar(port.address)} == {e.scalar(write.address)})"
-                else:
-                    text = "if (1)"
-                with e.block(text):
-                    self._merge(e, write, target, net.width)
+        with e.block(f"if ({e.scalar(unit.ports[0].en)})"):
+            for port, net, target in zip(unit.ports, nets, targets, strict=True):
+                self._read_row(e, port, target)
+                for number in port.transparent_for:
+                    write = self.netlist.memories[port.memory].writes[number]
+                    if port.address.width:
+                        text = f"if ({e.scalar(port.address)} == {e.scalar(write.address)})"
+                    else:
+                        text = "if (1)"
+                    with e.block(text):
+                        self._merge(e, write, target, net.width)
             e.line(commit)
-        return self._function(f"unit_{unit.index}", e.lines, net.name) + self._committer(unit)
+        return self._function(f"unit_{unit.index}", e.lines, nets[0].name) + self._committer(unit)
 
     def _write(self, unit: Unit) -> str:
-        e = self._start()
-        memory = self._netlist.memories[unit.writes[0].memory]
-        _, size = self._layout.memories[memory.index]
-        for write in unit.writes:
-            enabled = e.scalar(write.en) if write.en.width <= 64 else f"w_any({e.wide(write.en)}, {words(write.en.width)})"
+        e = self.start()
+        if len({w.memory for w in unit.writes}) > 1:
+            # All have one enable.
+            en = unit.writes[0].en
+            enabled = e.scalar(en) if en.width <= 64 else f"w_any({e.wide(en)}, {words(en.width)})"
             with e.block(f"if ({enabled})"):
-                address = e.scalar(write.address) if write.address.width else "0"
-                row = self._row(memory.index, e, address)
-                target = f"S{8 * size}({row})" if size <= 8 else f"P64({row})"
-                with e.block(f"if ({self._in_range(memory.index, write.address, address)})"):
-                    self._merge(e, write, target, memory.width)
-                    e.line(self.wakes.memory(memory.index))
-        return self._function(f"unit_{unit.index}", e.lines, memory.name)
+                for write in unit.writes:
+                    self._write_port(e, write)
+        else:
+            for write in unit.writes:
+                en = write.en
+                enabled = e.scalar(en) if en.width <= 64 else f"w_any({e.wide(en)}, {words(en.width)})"
+                with e.block(f"if ({enabled})"):
+                    self._write_port(e, write)
+        return self._function(f"unit_{unit.index}", e.lines, self.netlist.memories[unit.writes[0].memory].name)
+
+    def _write_port(self, e: StorageEmitter, write: WritePort) -> None:
+        memory = self.netlist.memories[write.memory]
+        _, size = self.layout.memories[memory.index]
+        address = e.scalar(write.address) if write.address.width else "0"
+        row = self._row(memory.index, e, address)
+        target = f"S{8 * size}({row})" if size <= 8 else f"P64({row})"
+        with e.block(f"if ({self._in_range(memory.index, write.address, address)})"):
+            self._merge(e, write, target, memory.width)
+            e.line(self.wakes.memory(memory.index))
 
     def _merge(self, e: StorageEmitter, write: WritePort, target: str, width: int) -> None:
         """Writes the enabled groups of bits of a row."""

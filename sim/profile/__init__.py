@@ -5,6 +5,7 @@ The format is that of attribution.md, "stage_profile.json".
 
 from sim.profile.branches import BranchSplit, branch_split
 from sim.profile.checks import check_profile
+from sim.profile.coverage import coverage_warning
 from sim.profile.difference import StageDelta, diff_profiles
 from sim.profile.errors import ProfileError, ProfileInvariantError, RemovedFieldError
 from sim.profile.merge import MixedProfilesError, merge_profiles
@@ -28,6 +29,7 @@ __all__ = [
     "branch_split",
     "build_profile",
     "check_profile",
+    "coverage_warning",
     "diff_profiles",
     "merge_profiles",
     "read_profile",

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from sim.profile.branches import BranchSplit, branch_split
+from sim.profile.coverage import coverage_warning
 from sim.profile.difference import diff_profiles, differences_in_kind
 from sim.profile.merge import MixedProfilesError, merge_profiles
 from sim.profile.storage import ProfileObject, read_profile, write_profile
@@ -105,6 +106,9 @@ def _notes(profile: ProfileObject) -> list[str]:
             f"{unclassified} of {classification['label_count']} instructions of the program "
             "have no stage"
         )
+    warning = coverage_warning(profile)
+    if warning is not None:
+        notes.append(warning)
     unresolved = classification.get("unresolved_stage_markers")
     if unresolved:
         notes.append(f"stage names not in the vocabulary: {', '.join(unresolved)}")

@@ -12,7 +12,7 @@ import numpy as np
 
 from isa.image import ProgramImage
 from isa.image_schema import EXPLICIT_MARKERS
-from isa.legacy_terms import LEGACY_TERMS
+from isa.legacy_rules import LEGACY_TERMS
 from isa.markers import parse_marker
 from isa.stages import BRANCH_OF, Branch, Stage
 from sim.profile.amounts import fraction

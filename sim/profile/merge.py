@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from isa.legacy_terms import LEGACY_TERMS
+from isa.legacy_rules import LEGACY_TERMS
 from sim.profile.amounts import Amounts, fraction
 from sim.profile.checks import check_profile
 from sim.profile.errors import ProfileError

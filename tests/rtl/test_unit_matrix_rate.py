@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from isa.opcodes import Op
-from tests.rtl.test_unit_matrix import (
+from tests.rtl.test_unit_matrix_bench import (
     CONFIGS,
     QUICK,
     TILES,
@@ -37,7 +37,7 @@ def test_latency_alone(name: str) -> None:
 def test_products_take_blen_cycles(name: str) -> None:
     blen = CONFIGS[name].BLEN
     run = bench(name).run([product(tile=n % TILES, row=n) for n in range(12)])
-    assert bench(name).unit.interval == blen
+    assert bench(name).unit.interval(Op["M_MM"]) == blen
     assert steps([run.done[n] for n in range(12)]) == {blen}
     assert steps([cycle for cycle, _ in run.multiplying]) == {1}
     assert [n for _, n in run.multiplying] == [n for n in range(12) for _ in range(blen)]
@@ -70,10 +70,10 @@ def test_a_write_out_at_any_time_after_its_product(late: int) -> None:
     """From riding along to a slot of its own; the next pair is right behind."""
     program = [product(row=3), write_out(row=40), product(row=9), write_out(row=50)]
     run, unit = bench("tiny").run(program, [0, late, 0, 0]), bench("tiny").unit
-    riding = run.issued[0] + unit.latency(Op["M_MM"]) + unit.interval
+    riding = run.issued[0] + unit.latency(Op["M_MM"]) + unit.interval(Op["M_MM"])
     assert run.done[1] == max(riding, run.issued[1] + unit.latency(Op["M_MM_WO"]))
-    loaded_behind = run.issued[2] + unit.latency(Op["M_MM"]) + unit.interval
-    assert run.done[3] <= max(run.done[1] + unit.interval, loaded_behind)
+    loaded_behind = run.issued[2] + unit.latency(Op["M_MM"]) + unit.interval(Op["M_MM"])
+    assert run.done[3] <= max(run.done[1] + unit.interval(Op["M_MM"]), loaded_behind)
     bench("tiny").check()
 
 

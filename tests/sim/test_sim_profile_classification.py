@@ -6,7 +6,7 @@ import pytest
 
 from isa.assembler import assemble
 from isa.image import VOCABULARY
-from isa.legacy_terms import LEGACY_TERMS
+from isa.legacy_rules import LEGACY_TERMS
 from sim.profile.classification import PAIR_TERMS, classify
 from tests.sim.test_sim_profile_example import NOTE, example
 

@@ -26,6 +26,8 @@ V_ADD_VF gp1, gp2, f1, 0
 C_LOOP_END gp5
 ; @stage=expert_projection
 S_ADDI_INT gp6, gp0, 64
+V_RED_SUM f2, gp4, 0
+V_ADD_VF gp1, gp4, f0, 0
 M_MM 0, gp6, gp4
 M_MM 0, gp6, gp4
 M_MM_WO gp3, gp0, 0

@@ -40,6 +40,15 @@ def test_a_window_holds_its_cycles_and_no_others(record):
     assert run.path.stat().st_size < size
 
 
+def test_the_file_is_complete_as_soon_as_the_window_is_over(record, tmp_path):
+    class Looks(Observer):
+        def cycle(self, cycle):
+            if cycle == 16:
+                assert read_vcd(tmp_path / "waves.vcd").times[-1] == 15_000
+
+    assert record(window=(10, 15), observers=lambda _: [Looks()]).error is None
+
+
 def test_a_window_to_the_end_has_the_final_state(record):
     run = record(window=(20, None))
     changes = read_vcd(run.path).changes["run.state"]
@@ -57,6 +66,24 @@ def test_a_window_that_is_never_reached_leaves_an_empty_file_and_says_so(record,
 def test_impossible_windows_are_refused(record, window):
     with pytest.raises(ValueError, match="cycles count from 0"):
         record(window=window)
+
+
+@pytest.mark.parametrize("rows", [-1, range(0, 9, 2), range(-3, 4)])
+def test_impossible_rows_are_refused(record, rows):
+    with pytest.raises(ValueError, match="must be a number of rows, or a range"):
+        record(memory_rows=rows)
+
+
+def test_an_engine_that_fails_keeps_its_own_error_and_the_file_whole(record, monkeypatch):
+    class Breaks(Observer):
+        def cycle(self, cycle):
+            if cycle == 8:
+                monkeypatch.setattr("waveforms.sampler.Sampler.read", lambda _: 1 // 0)
+                raise AssertionError("the engine is broken")
+
+    run = record(observers=lambda _: [Breaks()])
+    assert "the engine is broken" in str(run.error)
+    assert read_vcd(run.path).changes["run.cycle"][-1][1] == 8
 
 
 def test_units_limit_the_groups(record):
@@ -172,6 +199,8 @@ def test_the_save_file_lists_only_signals_that_exist(record, options):
     traces = gtkw_traces(run.path.with_suffix(".gtkw"))
     assert traces
     assert set(traces) <= exist
+    numbers = {f"{n}_index" for n, (kind, _) in variables.items() if kind == "string"}
+    assert not numbers & {t.split("[")[0] for t in traces}, "a number beside its name is noise"
     missing = exist - set(traces)
     assert all("_index" in n or n.split(".")[0] in MEMORIES for n in missing), missing
     assert f'[dumpfile] "{run.path}"' in run.path.with_suffix(".gtkw").read_text()

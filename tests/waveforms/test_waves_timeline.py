@@ -1,6 +1,7 @@
-"""The timeline: every instruction once, in lanes without overlap, and sums that are the profile's."""
+"""The timeline: every instruction once, lanes without overlap, sums that are the profile's."""
 
 import json
+from contextlib import suppress
 
 import pytest
 
@@ -25,10 +26,8 @@ def timeline(prepare, tmp_path):
         simulation = prepare(source)
         path, seen, result = tmp_path / "timeline.json", Seen(simulation), None
         watching = [seen, Timeline(path, simulation, **options), *observers]
-        try:
+        with suppress(KeyboardInterrupt):
             result = simulation.run(max_cycles=5000, observers=watching)
-        except KeyboardInterrupt:
-            pass
         return json.loads(path.read_text()), seen, result, simulation
 
     return run
@@ -42,7 +41,7 @@ UNITS = tuple(unit.name.lower() for unit in Unit)
 
 
 def test_every_instruction_is_a_slice_from_dispatch_to_completion(timeline):
-    document, seen, result, simulation = timeline()
+    document, seen, _, simulation = timeline()
     found = sorted((e["ts"], e["args"]["pc"], e["name"]) for e in slices(document, *UNITS))
     want = sorted((e.cycle, e.pc, OPCODES[e.word & 0x3F].mnemonic) for e in seen.dispatches)
     assert found == want

@@ -1,0 +1,143 @@
+"""The compiled engine: the design as machine code, behind the interface of every engine."""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from amaranth.hdl import Signal, Value
+from amaranth.hdl._mem import MemoryData
+from amaranth.sim._pyeval import eval_value
+
+from isa.config import PlenaConfig
+from isa.image import ProgramImage
+from sim.compiled.build import entry_for
+from sim.compiled.hostloop import HostLoop
+from sim.compiled.model import Model, Place
+from sim.compiled.paths import reachable
+from sim.engine import Engine
+from sim.hbm import HbmDevice
+from sim.observers import Observer
+
+__all__ = ["CompiledEngine"]
+
+
+class _Slot:
+    """A signal as Amaranth's evaluator sees it."""
+
+    __slots__ = ("_engine", "_signal")
+
+    def __init__(self, engine: "CompiledEngine", signal: Signal) -> None:
+        self._engine, self._signal = engine, signal
+
+    @property
+    def curr(self) -> int:
+        value = self._engine.bits(self._signal)
+        if self._signal.shape().signed and value >> (len(self._signal) - 1):
+            value -= 1 << len(self._signal)
+        return value
+
+
+class _Evaluation:
+    """The state that Amaranth's evaluator of expressions asks for."""
+
+    def __init__(self, engine: "CompiledEngine") -> None:
+        self._engine = engine
+        self.slots = self
+
+    def get_signal(self, signal: Signal) -> Signal:
+        return signal
+
+    def __getitem__(self, signal: Signal) -> _Slot:
+        return _Slot(self._engine, signal)
+
+
+class CompiledEngine(Engine):
+    """The design compiled by the C compiler of this machine; built once, then loaded from a cache.
+
+    `elaboration_seconds` is the time of the construction, `cached` whether the library was there already. The top is
+    never elaborated in this process: a signal is found by its attribute path from the probe.
+
+    Raises:
+        CompilerError: there is no C compiler (the message says what to install), or it failed.
+    """
+
+    name = "compiled"
+
+    def __init__(self, config: PlenaConfig) -> None:
+        started = time.perf_counter()
+        super().__init__(config)
+        self._reachable = reachable(self.probe)
+        entry, self.cached = entry_for(config)
+        description: dict[str, Any] = entry.description()
+        self.model = Model(entry.library, description)
+        self._signals: dict[str, Place] = description["signals"]
+        self._memory_paths: dict[str, int] = description["memory_paths"]
+        self._places: dict[int, Place] = {}
+        self._evaluation = _Evaluation(self)
+        self.elaboration_seconds = time.perf_counter() - started
+
+    def place(self, signal: Signal) -> Place:
+        """Where a signal is. KeyError if it cannot be reached from the top before elaboration, or does not exist."""
+        place = self._places.get(id(signal))
+        if place is None:
+            path = self._reachable.signal_path(signal)
+            if path is None or path not in self._signals:
+                raise KeyError(f"signal {signal!r} cannot be reached by attributes from the top")
+            place = self._places[id(signal)] = [tuple(p) for p in self._signals[path]]
+        return place
+
+    def bits(self, signal: Signal) -> int:
+        """The settled bit pattern of a signal."""
+        return self.model.get(self.place(signal))
+
+    def reset(self) -> None:
+        self.model.reset()
+
+    def get(self, value: Value) -> int:
+        cast = Value.cast(value)
+        if isinstance(cast, Signal) and not cast.shape().signed:
+            return self.bits(cast)
+        return int(eval_value(self._evaluation, cast))
+
+    def set(self, signal: Value, value: int) -> None:
+        self.model.set(self._place_of(Value.cast(signal)), value)
+
+    def _place_of(self, value: Value) -> Place:
+        if isinstance(value, Signal):
+            return self.place(value)
+        start, length = 0, len(value)
+        inner: Any = value
+        while not isinstance(inner, Signal):
+            start += inner.start
+            inner = inner.value
+        part: Place = []
+        at = 0
+        for net, first, width in self.place(inner):
+            low, high = max(start, at), min(start + length, at + width)
+            if low < high:
+                part.append((net, first + low - at, high - low))
+            at += width
+        return part
+
+    def step(self) -> None:
+        self.model.step()
+
+    def clock_loop(
+        self, image: ProgramImage, hbm: HbmDevice, observers: Sequence[Observer]
+    ) -> HostLoop | None:
+        """A loop that clocks many cycles at a time for a simulation; None if an observer has to see each of them."""
+        if not HostLoop.suits(hbm, observers):
+            return None
+        return HostLoop(self.model, self.probe, image, hbm, observers)
+
+    def _memory(self, memory: MemoryData) -> int:
+        path = self._reachable.memory_path(memory)
+        if path is None or path not in self._memory_paths:
+            raise KeyError(f"memory {memory!r} cannot be reached by attributes from the top")
+        return self._memory_paths[path]
+
+    def read_memory(self, memory: MemoryData, start: int, count: int) -> list[int]:
+        return self.model.read_memory(self._memory(memory), start, count)
+
+    def write_memory(self, memory: MemoryData, start: int, rows: Sequence[int]) -> None:
+        self.model.write_memory(self._memory(memory), start, rows)

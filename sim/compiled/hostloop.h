@@ -1,0 +1,174 @@
+/* The clock loop with the memory device: what sim.simulation.Simulation and sim.hbm.HbmDevice do per cycle, for many
+   cycles. Behind the accessors that sim.compiled.host generates (host_flags, host_present, ...). */
+enum { HALTED = 1, STOPPED = 2, BUDGET = 3, LOG_FULL = 4, NEED_PAGES = 5, BAD_TAG = 6, LOOPS = 7 };
+
+typedef struct { i64 cycle; u64 error; u64 data[8]; } due_t;
+
+/* Mirrored field by field in sim.compiled.hostloop.HostState. */
+typedef struct {
+  i64 cycle, stop, budget;
+  i64 free_at, last_due, accepted;
+  i64 latency, cycles_per_beat, capacity, extra_latency;
+  u64 backpressure, seed;
+  i64 size;
+  due_t *due;
+  i64 due_mask, due_head, due_count;
+  i64 *page_keys;
+  u8 **page_data;
+  i64 page_mask;
+  u8 **spare;
+  i64 *spare_number;
+  i64 spare_count, spare_used;
+  i64 *faults;
+  i64 fault_count;
+  i64 *bytes_read, *bytes_written;
+  const u8 *stages;
+  i64 length;
+  i32 *last_writer;
+  i64 lanes;
+  u64 *log;
+  i64 log_size, log_used;
+  i64 bad_kind, bad_pc, bad_stage;
+} host_t;
+
+static u64 device_random(const host_t *h, u64 event) {
+  u64 z = h->seed * 0xD1342543DE82EF95ull + (event + 1) * 0x9E3779B97F4A7C15ull;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
+  return (z ^ (z >> 31)) >> 32;
+}
+
+static u8 *device_page(host_t *h, i64 number, int make) {
+  u64 at = (u64)number * 0x9E3779B97F4A7C15ull >> 20;
+  for (;; at++) {
+    i64 k = (i64)(at & (u64)h->page_mask);
+    if (h->page_keys[k] == number) return h->page_data[k];
+    if (h->page_keys[k] < 0) {
+      if (!make) return 0;
+      h->page_keys[k] = number;
+      h->page_data[k] = h->spare[h->spare_used];
+      h->spare_number[h->spare_used++] = number;
+      return h->page_data[k];
+    }
+  }
+}
+
+static int device_ready(const host_t *h) {
+  i64 under_way = h->due_count;
+  if (under_way && h->due[h->due_head].cycle <= h->cycle) under_way--;
+  if (h->cycle < h->free_at || under_way >= h->capacity) return 0;
+  return !h->backpressure || device_random(h, 2 * (u64)h->cycle) >= h->backpressure;
+}
+
+static void device_accept(host_t *h, u8 *M) {
+  u64 beat = host_request_address(M);
+  u32 write = host_request_write(M), stage = host_request_stage(M);
+  due_t *due = &h->due[(h->due_head + h->due_count) & h->due_mask];
+  due->error = beat >= (u64)h->size / 64;
+  for (i64 i = 0; i < h->fault_count; i++) due->error |= (u64)h->faults[2 * i] <= beat && beat < (u64)h->faults[2 * i + 1];
+  memset(due->data, 0, 64);
+  i64 number = (i64)(beat >> 10);
+  u64 start = (beat & 1023) * 64;
+  if (write) {
+    h->bytes_written[stage] += 64;
+    u64 strobe = host_request_strobe(M);
+    if (!due->error && strobe) {
+      u64 data[8];
+      host_request_data(M, data);
+      u8 *target = device_page(h, number, 1) + start;
+      if (strobe == ~(u64)0) memcpy(target, data, 64);
+      else for (int i = 0; i < 64; i++) if (strobe >> i & 1) target[i] = ((u8u *)data)[i];
+    }
+  } else {
+    h->bytes_read[stage] += 64;
+    u8 *page = due->error ? 0 : device_page(h, number, 0);
+    if (page) memcpy(due->data, page + start, 64);
+  }
+  i64 latency = h->latency;
+  if (h->extra_latency) latency += (i64)(device_random(h, 2 * (u64)h->accepted + 1) % (u64)(h->extra_latency + 1));
+  h->last_due = h->cycle + latency > h->last_due + 1 ? h->cycle + latency : h->last_due + 1;
+  due->cycle = h->last_due;
+  h->due_count++;
+  h->free_at = h->cycle + h->cycles_per_beat;
+  h->accepted++;
+}
+
+static int tag_is_wrong(host_t *h, i64 kind, u64 pc, u64 stage) {
+  if (pc < (u64)h->length && h->stages[pc] == stage) return 0;
+  h->bad_kind = kind;
+  h->bad_pc = (i64)pc;
+  h->bad_stage = (i64)stage;
+  return 1;
+}
+
+/* Events of this cycle: to the log if there is one, else the tag check and the map of last writers here. */
+static int host_events(host_t *h, u8 *M, u64 flags) {
+  if (flags & DISPATCH_BIT) {
+    u64 e[4];
+    host_dispatch(M, e);
+    if (h->log) {
+      u64u *r = h->log + h->log_used;
+      r[0] = 0; r[1] = (u64)h->cycle; memcpy(r + 2, e, 32);
+      h->log_used += 6;
+    } else if (tag_is_wrong(h, 0, e[0], e[2])) return BAD_TAG;
+  }
+  for (u64 left = flags & COMPLETION_MASK; left; left &= left - 1) {
+    int port = __builtin_ctzll(left) - COMPLETION_SHIFT;
+    u64 e[2];
+    host_completion(M, port, e);
+    if (h->log) {
+      u64u *r = h->log + h->log_used;
+      r[0] = 1 + 256 * (u64)port; r[1] = (u64)h->cycle; memcpy(r + 2, e, 16);
+      h->log_used += 4;
+    } else if (tag_is_wrong(h, 1, e[0], e[1])) return BAD_TAG;
+  }
+  for (u64 left = flags & WRITE_MASK; left; left &= left - 1) {
+    int port = __builtin_ctzll(left) - WRITE_SHIFT;
+    if (!h->log && !(VRAM_PORTS >> port & 1)) continue;
+    u64 e[3], lanes[LANE_WORDS];
+    host_write(M, port, e, lanes);
+    if (h->log) {
+      u64u *r = h->log + h->log_used;
+      r[0] = 2 + 256 * (u64)port; r[1] = (u64)h->cycle; memcpy(r + 2, e, 24);
+      memcpy(r + 5, lanes, sizeof lanes);
+      host_write_data(M, port, r + 5 + LANE_WORDS);
+      h->log_used += 5 + LANE_WORDS + DATA_WORDS;
+    } else {
+      i32 *row = h->last_writer + e[0] * (u64)h->lanes;
+      for (i64 i = 0; i < h->lanes; i++) row[i] = lanes[i / 64] >> (i % 64) & 1 ? (i32)e[1] : row[i];
+    }
+  }
+  return 0;
+}
+
+/* At most this many words of log are written in a cycle. */
+#define LOG_ROOM (6 + 4 * COMPLETION_PORTS + (5 + LANE_WORDS + DATA_WORDS) * WRITE_PORTS)
+
+EXPORT int plena_run(u8 *M, host_t *h) {
+  for (;;) {
+    if (h->log && h->log_used + LOG_ROOM > h->log_size) return LOG_FULL;
+    if (h->spare_used == h->spare_count) return NEED_PAGES;
+    if (h->budget-- <= 0) return BUDGET;
+    u32 answered = h->due_count && h->due[h->due_head].cycle <= h->cycle;
+    if (answered) {
+      host_present(M, h->due[h->due_head].data, (u32)h->due[h->due_head].error);
+      h->due_head = (h->due_head + 1) & h->due_mask;
+      h->due_count--;
+    }
+    u32 ready = (u32)device_ready(h);
+    host_valid(M, answered);
+    host_ready(M, ready);
+    if (settle(M)) return LOOPS;
+    u64 flags = host_flags(M);
+    if ((flags & STATE_MASK) == HALTED_STATE) return HALTED;
+    if (flags & REQUEST_BIT && ready) device_accept(h, M);
+    if (flags & (DISPATCH_BIT | COMPLETION_MASK | WRITE_MASK)) {
+      int bad = host_events(h, M, flags);
+      if (bad) return bad;
+    }
+    if (flags & COUNTING_BIT) h->cycle++;
+    edge(M);
+    if (settle(M)) return LOOPS;
+    if (h->cycle >= h->stop) return STOPPED;
+  }
+}

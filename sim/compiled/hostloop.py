@@ -1,0 +1,226 @@
+"""The clock loop in C, on behalf of a Simulation: the same answers as its loop in Python, cycle for cycle."""
+
+import ctypes
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from isa.image import ProgramImage
+from sim.compiled.model import Model
+from sim.hbm import PAGE_BYTES, HbmDevice
+from sim.observers import Completed, Dispatched, LastWriter, Observer, TagChecker, Written
+from sim.probe import Probe
+
+__all__ = ["HostLoop", "HostState"]
+
+_HALTED, _STOPPED, _BUDGET, _LOG_FULL, _NEED_PAGES, _BAD_TAG, _LOOPS = range(1, 8)
+_BUDGET_CYCLES = 1 << 16  # until Python has a look at progress and interrupts
+_SPARE_PAGES = 64
+_LOG_WORDS = 1 << 17
+
+_I64, _U64, _POINTER = ctypes.c_int64, ctypes.c_uint64, ctypes.c_void_p
+
+
+class _Due(ctypes.Structure):
+    _fields_ = (("cycle", _I64), ("error", _U64), ("data", ctypes.c_uint8 * 64))
+
+
+class HostState(ctypes.Structure):
+    """host_t of hostloop.h."""
+
+    _fields_ = (
+        *((n, _I64) for n in ("cycle", "stop", "budget", "free_at", "last_due", "accepted")),
+        *((n, _I64) for n in ("latency", "cycles_per_beat", "capacity", "extra_latency")),
+        *((n, _U64) for n in ("backpressure", "seed")),
+        ("size", _I64),
+        ("due", _POINTER),
+        *((n, _I64) for n in ("due_mask", "due_head", "due_count")),
+        *((n, _POINTER) for n in ("page_keys", "page_data")),
+        ("page_mask", _I64),
+        *((n, _POINTER) for n in ("spare", "spare_number")),
+        *((n, _I64) for n in ("spare_count", "spare_used")),
+        ("faults", _POINTER),
+        ("fault_count", _I64),
+        *((n, _POINTER) for n in ("bytes_read", "bytes_written", "stages")),
+        ("length", _I64),
+        ("last_writer", _POINTER),
+        ("lanes", _I64),
+        ("log", _POINTER),
+        *((n, _I64) for n in ("log_size", "log_used", "bad_kind", "bad_pc", "bad_stage")),
+    )
+
+
+def _address(page: bytearray) -> int:
+    return ctypes.addressof((ctypes.c_uint8 * len(page)).from_buffer(page))
+
+
+class HostLoop:
+    """Runs a machine against its memory device until something needs the host.
+
+    The tag check and the map of last writers are done in C. Other observers get their events from a log, in order,
+    but up to thousands of cycles late. So only those may be attached whose class says `accepts_late_events = True`:
+    they look at the events alone, not at the machine, and do not override `cycle`.
+
+    Args:
+        model, probe: the engine's.
+        image, hbm, observers: the simulation's; the observers begin with its TagChecker and its LastWriter.
+    """
+
+    def __init__(
+        self, model: Model, probe: Probe, image: ProgramImage, hbm: HbmDevice, observers: Sequence[Observer]
+    ) -> None:
+        self._model, self._probe, self._hbm = model, probe, hbm
+        self._observers = observers
+        checker, writers = observers[:2]
+        assert isinstance(checker, TagChecker) and isinstance(writers, LastWriter)
+        self._checker = checker
+        run = model.library.plena_run
+        run.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+        self._run: Callable[[int, object], int] = run
+        self._state = state = HostState()
+        self._kept: dict[str, Any] = {}  # arrays that C points to
+        self._spare: list[bytearray] = []  # pages for what the program writes
+        config = probe.top.config
+        self._lanes = config.MLEN
+        self._stages = np.array(image.stages, np.uint8)
+        state.stages, state.length = self._stages.ctypes.data, len(self._stages)
+        assert writers.pc.dtype == np.int32 and writers.pc.flags.c_contiguous
+        state.last_writer, state.lanes = writers.pc.ctypes.data, config.MLEN
+        if len(observers) > 2:
+            self._log = np.zeros(_LOG_WORDS, np.uint64)
+            state.log, state.log_size = self._log.ctypes.data, _LOG_WORDS
+
+    @staticmethod
+    def suits(hbm: HbmDevice, observers: Sequence[Observer]) -> bool:
+        """Whether this loop may stand in for the one in Python."""
+        known = type(hbm) is HbmDevice and type(observers[0]) is TagChecker and type(observers[1]) is LastWriter
+        return known and all(getattr(type(o), "accepts_late_events", False) for o in observers[2:])
+
+    def run(self, cycle: int, stop: int) -> tuple[int, bool]:
+        """From `cycle` until the machine halts, `stop` is reached, or some time has passed: (cycle, halted).
+
+        Raises TagError like the TagChecker.
+        """
+        state = self._state
+        state.cycle, state.stop, state.budget = cycle, stop, _BUDGET_CYCLES
+        self._hand_over()
+        self._model.unsettle()
+        try:
+            reason = self._run(self._model.address, ctypes.byref(state))
+        finally:
+            self._take_back()
+        if state.log_used:
+            self._replay()
+        if reason == _BAD_TAG:
+            self._complain()
+        if reason == _LOOPS:
+            raise RuntimeError("combinational logic does not settle: the design has a loop that oscillates")
+        return state.cycle, reason == _HALTED
+
+    # The memory device's state, to C and back
+
+    def _array(self, name: str, array: np.ndarray[Any, Any]) -> None:
+        self._kept[name] = array
+        setattr(self._state, name, array.ctypes.data)
+
+    def _hand_over(self) -> None:
+        hbm, state = self._hbm, self._state
+        state.free_at, state.last_due, state.accepted = hbm._free_at, hbm._last_due, hbm._accepted
+        state.latency, state.cycles_per_beat = hbm._latency, hbm._cycles_per_beat
+        state.capacity, state.extra_latency = hbm.capacity, hbm._extra_latency
+        state.backpressure, state.seed = hbm._backpressure, hbm._seed & (1 << 64) - 1
+        state.size = hbm.size
+        room = 1 << (hbm.capacity + len(hbm._due) + 2).bit_length()
+        due = (_Due * room)()
+        for slot, (cycle, data, error) in zip(due, hbm._due, strict=False):
+            slot.cycle, slot.error = cycle, int(error)
+            slot.data[:] = data.to_bytes(64, "little")
+        self._due = due
+        state.due, state.due_mask = ctypes.addressof(due), room - 1
+        state.due_head, state.due_count = 0, len(hbm._due)
+        faults = [edge for fault in hbm._faults for edge in fault]
+        self._array("faults", np.array(faults or [0], np.int64))
+        state.fault_count = len(hbm._faults)
+        self._array("bytes_read", np.array(hbm.bytes_read, np.int64))
+        self._array("bytes_written", np.array(hbm.bytes_written, np.int64))
+        self._spare += [bytearray(PAGE_BYTES) for _ in range(_SPARE_PAGES - len(self._spare))]
+        self._array("spare", np.array([_address(p) for p in self._spare], np.uint64))
+        self._array("spare_number", np.zeros(_SPARE_PAGES, np.int64))
+        state.spare_count, state.spare_used = _SPARE_PAGES, 0
+        self._hand_over_pages()
+
+    def _hand_over_pages(self) -> None:
+        pages = self._hbm._pages
+        size = 1 << (4 * (len(pages) + _SPARE_PAGES)).bit_length()
+        keys = np.full(size, -1, np.int64)
+        data = np.zeros(size, np.uint64)
+        for number, page in pages.items():
+            at = (number * 0x9E3779B97F4A7C15 & (1 << 64) - 1) >> 20
+            while keys[at & (size - 1)] >= 0:
+                at += 1
+            keys[at & (size - 1)] = number
+            data[at & (size - 1)] = _address(page)
+        self._array("page_keys", keys)
+        self._array("page_data", data)
+        self._state.page_mask = size - 1
+
+    def _take_back(self) -> None:
+        hbm, state = self._hbm, self._state
+        hbm._free_at, hbm._last_due, hbm._accepted = state.free_at, state.last_due, state.accepted
+        order = ((state.due_head + i) & state.due_mask for i in range(state.due_count))
+        hbm._due = deque(
+            (self._due[i].cycle, int.from_bytes(bytes(self._due[i].data), "little"), bool(self._due[i].error))
+            for i in order
+        )
+        hbm.bytes_read[:] = self._kept["bytes_read"].tolist()
+        hbm.bytes_written[:] = self._kept["bytes_written"].tolist()
+        for number in self._kept["spare_number"][: state.spare_used].tolist():
+            hbm._pages[number] = self._spare.pop(0)
+
+    # Events
+
+    def _complain(self) -> None:
+        state = self._state
+        if state.bad_kind == 0:
+            self._checker.dispatched(Dispatched(state.cycle, state.bad_pc, 0, state.bad_stage, 0))
+        else:
+            self._checker.completed(Completed(state.cycle, "", state.bad_pc, state.bad_stage))
+        raise AssertionError("the clock loop in C found a wrong tag that the TagChecker accepts")
+
+    def _replay(self) -> None:
+        """Hands the logged events to all observers."""
+        words: list[int] = self._log[: self._state.log_used].tolist()
+        self._state.log_used = 0
+        completions = list(self._probe.completions)
+        lane_words, data_words = -(-self._lanes // 64), -(-16 * self._lanes // 64)
+        at = 0
+        while at < len(words):
+            kind, port = words[at] & 255, words[at] >> 8
+            if kind == 0:
+                cycle, pc, word, stage, unit = words[at + 1 : at + 6]
+                dispatched = Dispatched(cycle, pc, word, stage, unit)
+                for observer in self._observers:
+                    observer.dispatched(dispatched)
+                at += 6
+            elif kind == 1:
+                cycle, pc, stage = words[at + 1 : at + 4]
+                completed = Completed(cycle, completions[port], pc, stage)
+                for observer in self._observers:
+                    observer.completed(completed)
+                at += 4
+            else:
+                cycle, row, pc, stage = words[at + 1 : at + 5]
+                at += 5
+                lanes = _join(words[at : at + lane_words])
+                data = _join(words[at + lane_words : at + lane_words + data_words])
+                at += lane_words + data_words
+                write = self._probe.writes[port]
+                written = Written(cycle, write.name, write.memory, row, lanes, data, pc, stage)
+                for observer in self._observers:
+                    observer.written(written)
+
+
+def _join(words: Sequence[int]) -> int:
+    return sum(word << 64 * i for i, word in enumerate(words))

@@ -1,0 +1,1 @@
+"""The parts of `python -m testbench.run`: a user's program, its memories, stops and trace."""

@@ -1,0 +1,259 @@
+"""Lock step: agrees with the hardware, and finds every kind of difference."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from isa.config import PRESETS
+from isa.opcodes import BY_MNEMONIC
+from isa.traps import Trap
+from sim.lockstep import Lockstep, LockstepError
+from sim.machine import HbmWrite, RegisterWrite, RowWrite, WordWrite
+from sim.machine.registry import BUILDERS, Step
+from sim.simulation import Simulation
+from testbench.shared_case import build_case, spec_of
+from tests.conftest import engine_for
+from tests.sim.machine_bench import bits
+
+TINY = PRESETS["tiny"]
+ISSUES = ("overlap", "serial")
+
+
+@pytest.mark.parametrize("issue", ISSUES)
+@pytest.mark.parametrize("arch", ["deepseek", "qwen2"])
+def test_a_shared_expert_runs_in_lock_step(arch: str, issue: str):
+    spec = spec_of(arch, hidden=8, intermediate=8, n_shared=1)
+    case = build_case(TINY, spec, rows=4, kind="random")
+    engine = engine_for(TINY)
+    simulation = Simulation(engine.config, case.program.image, case.hbm(), engine=engine)
+    simulation.issue = issue
+    case.load(simulation)
+    lockstep = Lockstep()
+    result = simulation.run(observers=[lockstep])
+    assert result.cause is Trap.DONE
+    assert lockstep.executed == sum(result.counters["dispatched"])
+    assert all(comparison.ok for comparison in case.check(simulation))
+
+
+#: One instruction of every unit, each with an effect of its own.
+EVERY_EFFECT = """
+    S_ADDI_INT gp1, gp0, 8
+    S_ADDI_INT gp2, gp0, 64
+    S_ADDI_INT gp3, gp0, 1024
+    C_SET_ADDR_REG a1, gp0, gp3
+    C_SET_V_MASK_REG gp1
+    H_PREFETCH_M gp0, gp0, a0, 0, 0
+    H_PREFETCH_V gp2, gp0, a0, 0, 0
+    V_EXP_V gp1, gp2, 0
+    M_MM 0, gp0, gp1
+    M_MM_WO gp1, gp0, 4
+    V_RED_SUM f1, gp1, 0
+    S_EXP_FP f2, f1
+    S_ST_FP f2, gp0, 3
+    S_ST_INT gp2, gp0, 5
+    S_LD_INT gp4, gp0, 5
+    S_MAP_V_FP gp2, gp0, 0
+    H_STORE_V gp1, gp0, a1, 0, 0
+"""
+
+
+def load(program: Callable[..., Simulation], text: str, issue: str | None = None) -> Simulation:
+    simulation = program(text, issue=issue)
+    simulation.hbm.write(0, bytes(range(64)) + bytes([127] * 64))
+    simulation.memories.write_vector(0, bits(np.arange(64.0).reshape(8, 8)))
+    return simulation
+
+
+@pytest.mark.parametrize("issue", ISSUES)
+def test_every_effect_agrees(program: Callable[..., Simulation], issue: str):
+    simulation = load(program, EVERY_EFFECT, issue)
+    lockstep = Lockstep()
+    assert simulation.run(observers=[lockstep]).cause is Trap.DONE
+    assert lockstep.executed == 17
+
+
+def tampered(mnemonic: str, monkeypatch: pytest.MonkeyPatch, *, drop: bool = False) -> None:
+    """A machine that is wrong in the last effect of `mnemonic`."""
+    code = BY_MNEMONIC[mnemonic].code
+    original = BUILDERS[code]
+
+    def builder(state, instruction, pc) -> Step:
+        step = original(state, instruction, pc)
+
+        def wrong() -> int | None:
+            after = step()
+            log = state.log
+            if log is None:
+                return after
+            effect = log.pop()
+            if isinstance(effect, RowWrite):
+                lane = effect.lanes.bit_length() - 1
+                data = effect.data.copy()
+                data[lane] ^= 1
+                changed = replace(effect, data=data)
+            elif isinstance(effect, HbmWrite):
+                state.hbm.write(effect.address, bytes([effect.content[0] ^ 1]))
+                changed = effect
+            else:
+                assert isinstance(effect, RegisterWrite | WordWrite)
+                changed = replace(effect, value=effect.value ^ 1)
+            if not drop:
+                log.append(changed)
+            return after
+
+        return wrong
+
+    monkeypatch.setitem(BUILDERS, code, builder)
+
+
+@pytest.mark.parametrize(
+    ("mnemonic", "what"),
+    [
+        ("S_ADDI_INT", "the result differs"),
+        ("S_LD_INT", "the result differs"),
+        ("C_SET_ADDR_REG", "the result differs"),
+        ("C_SET_V_MASK_REG", "the result differs"),
+        ("V_RED_SUM", "the result differs"),
+        ("S_EXP_FP", "the result differs"),
+        ("S_ST_FP", "the result differs"),
+        ("S_ST_INT", "the result differs"),
+        ("H_PREFETCH_M", "the row differs in lane 7"),
+        ("H_PREFETCH_V", "the row differs in lane 7"),
+        ("V_EXP_V", "the row differs in lane 7"),
+        ("M_MM_WO", "the row differs in lane 7"),
+        ("S_MAP_V_FP", "the row differs in lane 7"),
+        ("H_STORE_V", "of HBM differs"),
+    ],
+)
+def test_a_wrong_effect_is_found_at_its_instruction(
+    program: Callable[..., Simulation], monkeypatch: pytest.MonkeyPatch, mnemonic: str, what: str
+):
+    tampered(mnemonic, monkeypatch)
+    simulation = load(program, EVERY_EFFECT)
+    with pytest.raises(LockstepError) as caught:
+        simulation.run(observers=[Lockstep()])
+    text = str(caught.value)
+    assert what in text.splitlines()[0]
+    assert mnemonic in text.splitlines()[1]
+    for part in ("hardware:", "machine:", "the last", "<- S_ADDI_INT gp1, gp0, 8", "  gp1: "):
+        assert part in text
+
+
+@pytest.mark.parametrize("mnemonic", ["H_PREFETCH_M", "V_EXP_V", "M_MM_WO", "S_MAP_V_FP"])
+def test_a_write_that_the_machine_does_not_make_is_found(
+    program: Callable[..., Simulation], monkeypatch: pytest.MonkeyPatch, mnemonic: str
+):
+    tampered(mnemonic, monkeypatch, drop=True)
+    with pytest.raises(LockstepError, match=r"a write that the machine does not") as caught:
+        load(program, EVERY_EFFECT).run(observers=[Lockstep()])
+    assert mnemonic in str(caught.value).splitlines()[0]
+
+
+def test_a_row_that_the_hardware_does_not_write_is_found(
+    program: Callable[..., Simulation], monkeypatch: pytest.MonkeyPatch
+):
+    code = BY_MNEMONIC["S_EXP_FP"].code
+    original = BUILDERS[code]
+
+    def builder(state, instruction, pc) -> Step:
+        step = original(state, instruction, pc)
+
+        def also_a_row() -> None:
+            step()
+            state.set_rows(5, state.rows(6).copy())
+
+        return also_a_row
+
+    monkeypatch.setitem(BUILDERS, code, builder)
+    with pytest.raises(LockstepError, match="completed without a row"):
+        load(program, EVERY_EFFECT).run(observers=[Lockstep()])
+
+
+def test_another_path_through_the_program_is_found(
+    program: Callable[..., Simulation], monkeypatch: pytest.MonkeyPatch
+):
+    code = BY_MNEMONIC["C_LOOP_END"].code
+    original = BUILDERS[code]
+
+    def builder(state, instruction, pc) -> Step:
+        step = original(state, instruction, pc)
+
+        def never_again() -> None:
+            step()
+
+        return never_again
+
+    monkeypatch.setitem(BUILDERS, code, builder)
+    text = "C_LOOP_START gp1, 2\nV_EXP_V gp0, gp0\nC_LOOP_END gp1\nC_LOOP_START gp1, 2\n"
+    with pytest.raises(LockstepError, match="the next instruction differs"):
+        program(text + "C_LOOP_END gp1").run(observers=[Lockstep()])
+
+
+def test_hardware_state_that_no_instruction_wrote_is_found_at_the_end(
+    program: Callable[..., Simulation],
+):
+    class Meddling(Lockstep):
+        def stop(self) -> None:
+            self._simulation.memories.write_vector(77, bits([np.ones(8)]))
+            super().stop()
+
+    with pytest.raises(LockstepError, match="state at the end differs") as caught:
+        program("S_ADDI_INT gp1, gp0, 1").run(observers=[Meddling()])
+    assert "vram row 77 lane[0] = 0x3F80" in str(caught.value)
+
+
+@pytest.mark.parametrize("issue", ISSUES)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "S_LD_FP f1, gp0, 1024",
+        ".word 0x0000003F",
+        "C_LOOP_START gp1, 0",
+        "V_EXP_V gp1, gp0\nS_ADDI_INT gp1, gp1, 1\nV_EXP_V gp0, gp1",
+        "V_EXP_V gp0, gp0\nC_BREAK\nV_EXP_V gp0, gp0",
+    ],
+)
+def test_traps_and_breakpoints_agree(program: Callable[..., Simulation], issue: str, text: str):
+    lockstep = Lockstep()
+    simulation = load(program, text, issue)
+    result = simulation.run(observers=[lockstep])
+    if result.cause is Trap.BREAK:
+        simulation.memories.write_vector(0, bits([np.ones(8)]))
+        result = simulation.resume(result, observers=[lockstep])
+        assert result.cause is Trap.DONE
+        assert lockstep.executed == 3
+
+
+def test_another_halt_record_is_found(
+    program: Callable[..., Simulation], monkeypatch: pytest.MonkeyPatch
+):
+    code = BY_MNEMONIC["S_LD_FP"].code
+    original = BUILDERS[code]
+    monkeypatch.setitem(
+        BUILDERS, code, lambda state, i, pc: original(state, replace(i, values=(1, 0, 1025)), pc)
+    )
+    with pytest.raises(LockstepError, match="the halt record differs") as caught:
+        program("S_LD_FP f1, gp0, 1024").run(observers=[Lockstep()])
+    assert "1024" in str(caught.value)
+    assert "1025" in str(caught.value)
+
+
+@pytest.mark.parametrize("issue", ISSUES)
+@pytest.mark.parametrize("address", [0, 64])
+def test_errors_of_the_memory_agree(program: Callable[..., Simulation], issue: str, address: int):
+    simulation = load(program, EVERY_EFFECT.replace("gp0, a0", "gp2, a0"), issue)
+    simulation.hbm.inject_fault(address)
+    result = simulation.run(observers=[Lockstep()])
+    assert (result.cause, result.precise) == (Trap.HBM_ADDRESS, issue == "serial")
+
+
+def test_a_run_that_was_paused_goes_on(program: Callable[..., Simulation]):
+    simulation = load(program, EVERY_EFFECT)
+    lockstep, pauses = Lockstep(), iter([False] * 6 + [True] + [False] * 7 + [True])
+    result = simulation.run(observers=[lockstep], until=lambda: next(pauses, False))
+    while result.cause is Trap.NONE:
+        result = simulation.run(observers=[lockstep], entry=None, until=lambda: next(pauses, False))
+    assert result.cause is Trap.DONE
+    assert lockstep.executed == 17
