@@ -15,7 +15,7 @@ $(READY): requirements.lock
 	@touch $@
 
 shared-moe: $(READY)  ## a DeepSeek shared expert, compiled, simulated cycle by cycle, compared bit for bit
-	$(RUN) -m testbench.shared_moe
+	$(RUN) -m testbench.shared_moe --engine pysim
 
 test: $(READY)  ## the default test run
 	$(RUN) -m pytest

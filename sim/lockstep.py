@@ -11,7 +11,7 @@ import numpy as np
 from isa.instruction import Instruction
 from isa.opcodes import State
 from isa.traps import Trap
-from rtl.dispatch.dispatcher import RunState
+from rtl.dispatch.events import RunState
 from sim.lockstep_report import Report, compare_states, stored
 from sim.machine import Effect, Halt, HbmWrite, Machine, RegisterWrite, RowWrite, WordWrite
 from sim.mismatch import canonical

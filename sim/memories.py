@@ -109,6 +109,11 @@ class Memories:
         words = self._engine.read_memory(self._top.scalar.int_mem, 0, self._config.INT_MEM_WORDS)
         return np.array(words, np.uint32)
 
+    def read_accumulators(self) -> dict[str, npt.NDArray[np.float32]]:
+        """m_acc, v_acc, hm_acc and hv_acc, in the shapes of isa.md."""
+        words = self._top.matrix.accumulators(self._engine.get, self._engine.read_memory)
+        return {name: np.array(w, np.uint32).view(np.float32) for name, w in words.items()}
+
     def read_gp(self) -> npt.NDArray[np.uint32]:
         """gp0 to gp15."""
         words = self._engine.read_memory(self._top.dispatcher.gp.storage, 0, 16)

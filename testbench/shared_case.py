@@ -58,6 +58,9 @@ class SharedCase:
     def load(self, simulation: Simulation) -> None:
         """Places what the program finds in the on-chip memories."""
         values = {"gate_row": self.data.gate_weight, "accumulator": self.routed}
+        if (biases := self.data.biases) is not None:
+            rows = {"bias_gate": biases.gate, "bias_up": biases.up, "bias_down": biases.down}
+            values |= {name: row.reshape(1, -1) for name, row in rows.items() if row is not None}
         memories = simulation.memories
         for name in self.program.preloaded:
             row, rows = self.program.preload(name, values[name])  # type: ignore[arg-type]
@@ -183,6 +186,7 @@ def build_case(
         kind=kind,
         seed=seed,
         gated=spec.gated,
+        biased=spec.biases,
     )
     seen = data.through_mx()
     golden = shared_expert(
@@ -192,6 +196,7 @@ def build_case(
         seen.w_down,
         mlen=config.MLEN,
         k_chunk_tiles=program.k_chunk_tiles,
+        biases=data.biases,
         gate_weight=data.gate_weight,
     )
     if golden.gate_scalars is not None:
@@ -208,8 +213,14 @@ def build_case(
 
 
 def spec_of(
-    arch: str, *, hidden: int, intermediate: int, n_shared: int | None = None
+    arch: str,
+    *,
+    hidden: int,
+    intermediate: int,
+    n_shared: int | None = None,
+    biases: bool = False,
 ) -> SharedExpertSpec:
-    """The spec of a model family; `n_shared` overrides the family's number of fused experts."""
-    spec = SharedExpertSpec.of(arch, hidden=hidden, intermediate=intermediate)
+    """The spec of a model family; `n_shared` overrides the family's number of fused experts,
+    `biases` gives the projections bias rows."""
+    spec = SharedExpertSpec.of(arch, hidden=hidden, intermediate=intermediate, biases=biases)
     return spec if n_shared is None else replace(spec, n_shared=n_shared)

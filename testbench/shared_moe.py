@@ -24,8 +24,23 @@ from testbench.artefacts import Artefacts
 from testbench.reference.data import SaturatedGate
 from testbench.report import print_report, summary
 from testbench.shared_case import build_case, spec_of
+from waveforms.timeline import Timeline
+from waveforms.vcd import VcdWriter
 
 EXIT_PASS, EXIT_FAIL, EXIT_USAGE = 0, 1, 2
+
+
+class RequestError(Exception):
+    """An option that this run cannot fulfil."""
+
+
+def cycle_window(text: str) -> tuple[int, int | None]:
+    """The cycles `A:B`, B exclusive and optional."""
+    first, _, stop = text.partition(":")
+    try:
+        return int(first), int(stop) if stop else None
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r}: write A:B in cycles, as 1000:2000") from None
 
 
 def parser() -> argparse.ArgumentParser:
@@ -100,7 +115,28 @@ def parser() -> argparse.ArgumentParser:
         help="compare every instruction's effects with the architectural machine as they happen",
     )
     p.add_argument(
-        "--vcd", type=Path, metavar="FILE", help="write waveforms, and FILE.gtkw beside them"
+        "--vcd",
+        type=Path,
+        metavar="FILE",
+        help="write waveforms, with GTKWave and Surfer files of the same name beside them",
+    )
+    p.add_argument(
+        "--vcd-window",
+        type=cycle_window,
+        metavar="A:B",
+        help="record cycles A to B-1 only; B may be left out",
+    )
+    p.add_argument(
+        "--vcd-units",
+        type=lambda text: text.split(","),
+        metavar="NAME,...",
+        help="record these units only: control, scalar, vector, matrix, hbm",
+    )
+    p.add_argument(
+        "--timeline",
+        type=Path,
+        metavar="FILE",
+        help="write instruction lifetimes as Chrome-trace JSON for Perfetto (1 cycle = 1 us)",
     )
     p.add_argument(
         "--build-dir",
@@ -119,7 +155,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = parser().parse_args(arguments)
     try:
         return run(args)
-    except (ConfigError, CompileError, ImageError, SaturatedGate, HbmRangeError, OSError) as error:
+    except (
+        RequestError,
+        ConfigError,
+        CompileError,
+        ImageError,
+        SaturatedGate,
+        HbmRangeError,
+        OSError,
+    ) as error:
         print(f"error: {error}", file=sys.stderr)
         return EXIT_FAIL if isinstance(error, SaturatedGate) else EXIT_USAGE
     except (TagError, ProfileError, LockstepError) as error:
@@ -158,9 +202,13 @@ def run(args: argparse.Namespace) -> int:
     if args.lockstep:
         observers.append(Lockstep())
     if args.vcd is not None:
-        from waveforms.vcd import VcdWriter
-
-        observers.append(VcdWriter(args.vcd, simulation))
+        window, units = args.vcd_window, args.vcd_units
+        try:
+            observers.append(VcdWriter(args.vcd, simulation, window=window, units=units))
+        except ValueError as error:
+            raise RequestError(f"--vcd: {error}") from error
+    if args.timeline is not None:
+        observers.append(Timeline(args.timeline, simulation))
     result = simulation.run(max_cycles=args.max_cycles, observers=observers, progress=not args.json)
     comparisons = case.check(simulation) if result.ok else []
     problems = case.check_stages(result) if result.ok else []

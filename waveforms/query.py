@@ -73,7 +73,7 @@ def stage_spans(path: Path) -> list[tuple[str, int, int]]:
     spans: list[tuple[str, int, int]] = []
     for start, stop, (counting, stage) in _together(path, "run.counting", "run.bill_stage_index"):
         label = Stage(stage).label
-        if counting and spans and spans[-1][0] == label and spans[-1][2] == start:
+        if counting and spans and spans[-1][0] == label:
             spans[-1] = (label, spans[-1][1], stop)
         elif counting:
             spans.append((label, start, stop))

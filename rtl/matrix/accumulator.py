@@ -49,8 +49,8 @@ class Accumulator(wiring.Component):
         v_acc:                              read, clear    write, write_done (t + 2)
 
     The banks swap at the end of cycle t. The row that is added in cycle t is the last one drained,
-    and a row is read for its next addition BLEN - 1 cycles after it was last added to (one cycle, of
-    v_acc): nothing has to be forwarded.
+    and a row is read for its next addition BLEN - 1 cycles after it was last added to (v_acc: one
+    cycle): nothing has to be forwarded.
     """
 
     coming: Any

@@ -44,8 +44,8 @@ class HeadAccumulator(wiring.Component):
         A block of that row from each bank; they hold their value without a read.
     storage : list[MemoryData]
         The banks; `place` says where a word is.
-    blank : Out(2)
-        Bit 0: hm_acc is +0.0, whatever the banks hold; bit 1: hv_acc is.
+    filled : Out(2)
+        Bit 0: the banks hold hm_acc, which is +0.0 otherwise; bit 1: hv_acc.
 
     A row per cycle::
 
@@ -78,7 +78,7 @@ class HeadAccumulator(wiring.Component):
     read_en: Signal
     read_address: Signal
     words: Any
-    blank: Signal
+    filled: Signal
     storage: list[MemoryData]
 
     def __init__(self, config: PlenaConfig) -> None:
@@ -100,7 +100,7 @@ class HeadAccumulator(wiring.Component):
                 "read_en": In(1),
                 "read_address": In(address_bits(config)),
                 "words": Out(word).array(config.heads),
-                "blank": Out(2, init=0b11),
+                "filled": Out(2),
             }
         )
 
@@ -164,14 +164,14 @@ class HeadAccumulator(wiring.Component):
                 m.d.sync += scaled[h].eq(Cat(products))
             new.append(Cat(totals))
         with m.If(scale.valid & scale.acc[1]):
-            with m.If(self.blank.bit_select(scale.acc[0], 1)):
-                m.d.sync += [words.eq(0) for words in old]
-            with m.Else():
+            with m.If(self.filled.bit_select(scale.acc[0], 1)):
                 for head_in in self._each_block(m, scale):
                     for bank, reader in enumerate(readers):
                         m.d.sync += old[head_in(bank)].eq(self._group_of(reader.data, scale))
+            with m.Else():
+                m.d.sync += [words.eq(0) for words in old]
             with m.If(scale.last):
-                m.d.sync += self.blank.bit_select(scale.acc[0], 1).eq(0)
+                m.d.sync += self.filled.bit_select(scale.acc[0], 1).eq(1)
 
         m.submodules.store = store = Module()
         with store.If(add.valid & add.acc[1]):
@@ -184,16 +184,16 @@ class HeadAccumulator(wiring.Component):
                     ]
 
         # Read a row of a head, and clear.
-        arrives, was_blank = Signal(), Signal()
+        arrives, was_filled = Signal(), Signal()
         m.d.sync += arrives.eq(self.read_en)
         with m.If(self.clear):
             m.d.sync += [
-                was_blank.eq(self.blank.bit_select(self.clear_hv, 1)),
-                self.blank.bit_select(self.clear_hv, 1).eq(1),
+                was_filled.eq(self.filled.bit_select(self.clear_hv, 1)),
+                self.filled.bit_select(self.clear_hv, 1).eq(0),
             ]
         with m.If(arrives):
             for words, reader in zip(self.words, readers, strict=True):
-                m.d.sync += words.eq(Mux(was_blank, 0, reader.data))
+                m.d.sync += words.eq(Mux(was_filled, reader.data, 0))
         return m
 
     @property

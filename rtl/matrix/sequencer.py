@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from isa.config import PlenaConfig
-from rtl.interfaces import Shapes, Tag
+from rtl.interfaces import Shapes
 
 from .slots import Acc, decode, group_bits, slot_layout, work_layout, write_out_layout
 

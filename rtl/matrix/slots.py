@@ -1,6 +1,6 @@
 """What the parts of the matrix unit tell each other about an instruction and its rows."""
 
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Module
 from amaranth.lib import data, enum
 from amaranth.utils import exact_log2
 
@@ -73,10 +73,10 @@ def decode(payload: data.View, work: data.View) -> Module:
     with m.Switch(payload.op):
         for row in OPCODES.values():
             if row.unit is Unit.MATRIX:
-                acc = next(a.state for a in row.accesses if a.writes and a.state.name in Acc.__members__)
+                acc = next(acc for acc in Acc if row.access(State[acc.name], writes=True))
                 with m.Case(row.code):
                     m.d.comb += [
-                        work.acc.eq(Acc[acc.name]),
+                        work.acc.eq(acc),
                         work.write_out.eq(bool(row.access(State.VECTOR_SRAM, writes=True))),
                         work.transposed.eq(row.mnemonic in TRANSPOSED),
                     ]

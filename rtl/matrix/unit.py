@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import Any
 
-from amaranth.hdl import Cat, MemoryData, Module, Mux, Signal, ValueLike
+from amaranth.hdl import Cat, MemoryData, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 from amaranth.utils import exact_log2
@@ -21,9 +21,8 @@ from .slots import Acc, slot_layout
 
 __all__ = ["MatrixUnit"]
 
-Get = Callable[[ValueLike], int]
+Get = Callable[[Any], int]
 Read = Callable[[MemoryData, int, int], Sequence[int]]
-Words = list[list[list[int]]]
 
 
 class MatrixUnit(wiring.Component):
@@ -63,15 +62,15 @@ class MatrixUnit(wiring.Component):
     The others pass the same stages; s is the last cycle in which they are in ``fetch``, and H the
     number of heads, MLEN / HLEN::
 
-                        s                    done               cycle      cycles per instruction
-        M_MM, M_TMM     2 B                  s + n + 3                     B
-        M_MV, M_TMV     B + 1                s + n + 4                     B
-        M_BMM, M_BTMM   B + MLEN * MLEN / B  s + n + 4                     MLEN * MLEN / B
-        M_BMV, M_BTMV   MLEN + 1             s + n + 4                     MLEN
-        M_MM_WO         2                    s + n + 3 + B                 B
-        M_MV_WO         2                    s + n + 5                     B
-        M_BMM_WO        2                    s + n + 6 + H * MLEN          H * MLEN + 3 + log2(H)
-        M_BMV_WO        2                    s + n + 6 + H                 H + 3 + log2(H)
+                        s                    done                cycles per instruction
+        M_MM, M_TMM     2 B                  s + n + 3           B
+        M_MV, M_TMV     B + 1                s + n + 4           B
+        M_BMM, M_BTMM   B + MLEN * MLEN / B  s + n + 4           MLEN * MLEN / B
+        M_BMV, M_BTMV   MLEN + 1             s + n + 4           MLEN
+        M_MM_WO         2                    s + n + 3 + B       B
+        M_MV_WO         2                    s + n + 5           B
+        M_BMM_WO        2                    s + n + 6 + H MLEN  H MLEN + 3 + log2(H)
+        M_BMV_WO        2                    s + n + 6 + H       H + 3 + log2(H)
 
     Behind level log2(HLEN) of the trees a per-head row is scaled, and added to its accumulators one
     stage later: in ``retire``, behind ``accumulate``, if HLEN is MLEN, and earlier if not.
@@ -90,15 +89,13 @@ class MatrixUnit(wiring.Component):
     Structure::
 
         issue --Sequencer--> slot -> operand -> multiply -> add_1 .. add_n -> accumulate -> retire
-                   | mram_read          |          |            |       |         |            |
-                   | vram_read          v          v            v       v         v            |
-                   |           .----> MultiplierArray ---- sums | ------|----> Accumulator     |
-                   |           |            |                   |       |            |         |
-                   '- SRAM data-> spread    '--- heads ---> HeadAccumulator          |         |
-                                                               |                     |         v
-                                                               '- words ------------ | --> HeadWriteOut
-                                                                                     v         |
-                                                                vram_write <---------+---------'
+                   | mram_read          |          |           |                  |           |
+                   | vram_read          v          v           v                  v           |
+                   | (data)  .---> MultiplierArray ----- sums -------------> Accumulator      |
+                   v         |              |                                     |           v
+                 spread -----'              '-- heads -> HeadAccumulator -words-> | HeadWriteOut
+                                                                                  v           v
+                                                                                 vram_write
 
     A slot (see `slot_layout`) goes down the pipeline beside the data.
     """
@@ -173,16 +170,20 @@ class MatrixUnit(wiring.Component):
         row = self.accumulator.v_banks[get(self.accumulator.v_active)]
         return [get(row[j]) for j in range(self._config.BLEN)]
 
-    def head_accs(self, get: Get, read: Read) -> tuple[Words, list[list[int]]]:
-        """The program's hm_acc[head][row][column] and hv_acc[head][column] as FP32 words.
+    def accumulators(self, get: Get, read: Read) -> dict[str, Any]:
+        """All accumulators as the program sees them, FP32 words in the shapes of isa.md, by name.
 
         ``read(memory, first, count)`` gives rows of a memory. While a per-head product is at work,
         what it has not reached yet may be words from before the last write-out.
         """
         contents = self.heads.contents(read)
-        blank, zeros = get(self.heads.blank), [0] * self._config.MLEN
-        hm_acc = [[zeros if blank & 1 else row for row in head[:-1]] for head in contents]
-        return hm_acc, [zeros if blank & 2 else head[-1] for head in contents]
+        filled, zeros = get(self.heads.filled), [0] * self._config.MLEN
+        return {
+            "m_acc": self.m_acc(get),
+            "v_acc": self.v_acc(get),
+            "hm_acc": [[row if filled & 1 else zeros for row in head[:-1]] for head in contents],
+            "hv_acc": [head[-1] if filled & 2 else zeros for head in contents],
+        }
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
@@ -233,7 +234,9 @@ class MatrixUnit(wiring.Component):
         # The per-head slots leave the others' way behind the tap.
         m.submodules.head_wires = wires = Module()
         at = names.index(f"add_{tap}")
-        wires.d.comb += [port.eq(tapped) for port, tapped in zip(heads.sums, array.heads, strict=True)]
+        wires.d.comb += [
+            port.eq(tapped) for port, tapped in zip(heads.sums, array.heads, strict=True)
+        ]
         wires.d.comb += [
             heads.fetch.eq(stages[at]),
             heads.scale.eq(stages[at + 1]),

@@ -26,8 +26,7 @@ __all__ = ["FallingExp"]
 VANISHING = 7
 # Fraction bits of LOG2E.
 LOG2E_BITS = 23
-# The exponent field of that argument, less the significand's place: 2^VANISHING is just too large
-# for a fixed-point number of FP32.precision bits.
+# The exponent field of the arguments just below it: A is their significand as it is.
 LARGEST_FIELD = FP32.bias + VANISHING - 1
 ARGUMENT_FRACTION = FP32.precision - VANISHING
 POWER_BITS = 8
@@ -37,7 +36,7 @@ class FallingExp(wiring.Component):
     """``o`` = e^-a, an FP32 number of 19 significant bits, for an FP32 magnitude ``a``.
 
     The relative error is below 2^-15.5, of which the parabola's is 2^-16.3 and the cut of ``a``
-    2^-17; below 2^-126 less than 2^-149 comes on top. e^-0 is 1, and 0 comes of infinity.
+    2^-17; below 2^-126 up to 2^-149 comes on top. e^-0 is 1, and 0 comes of infinity.
 
     Steps, exactly; ``>>`` drops bits::
 

@@ -34,8 +34,8 @@ class SelectedSoftmax(wiring.Component):
     0.
 
     Error: |d_i| carries at most 2^-18 of rounding from 64 on (from 128 on both results vanish), and
-    2^-19 below, where `FallingExp` cuts 2^-17 off. With the 2^-15.8 of its other steps, e_i has a
-    relative error below 2^-15.4. s has the largest one of its terms, plus 2^-24 for each of at
+    2^-19 below, where `FallingExp` cuts 2^-17 off. With the 2^-16.1 of its other steps, e_i has a
+    relative error below 2^-15.3. s has the largest one of its terms, plus 2^-24 for each of at
     most 254 additions; r adds 2^-16. Together less than 2^-13.6: at most 2^-5.6 of a BF16 ulp. With
     half an ulp of the one rounding, a weight is within 0.53 ulp of the exact softmax. Below
     2^-126, what e_i loses to 2^-149 is 2^-16 of an ulp.

@@ -16,7 +16,13 @@ from sim.compiled.model import Model, Place, describe, place_of
 from sim.compiled.netlist import extract
 from sim.compiled.paths import reachable
 from sim.compiled.program import Program, make_program
-from sim.compiled.toolchain import INSTALL_HINT, Compiler, CompilerError, compile_library, find_compiler
+from sim.compiled.toolchain import (
+    INSTALL_HINT,
+    Compiler,
+    CompilerError,
+    compile_library,
+    find_compiler,
+)
 from sim.probe import Probe
 
 __all__ = ["build_model", "cached_entry", "entry_for"]
@@ -75,7 +81,9 @@ def _build(config: PlenaConfig, compiler: Compiler, folder: Path) -> dict[str, A
         path: place_of(netlist.signal(s)) for path, s in known.signals.items() if netlist.knows(s)
     }
     description["memory_paths"] = {
-        path: netlist.memory_data[id(m)] for path, m in known.memories.items() if id(m) in netlist.memory_data
+        path: netlist.memory_data[id(m)]
+        for path, m in known.memories.items()
+        if id(m) in netlist.memory_data
     }
     emitted = time.perf_counter()
     compile_library(compiler, program.sources, folder, cache.LIBRARY)

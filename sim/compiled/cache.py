@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import importlib.metadata
 import json
 import os
 import platform
@@ -13,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import amaranth
 import numpy as np
 
 from isa.config import PlenaConfig
@@ -24,12 +24,13 @@ try:
 except ImportError:  # Windows: two builds at once both finish, and one of them is kept
     fcntl = None
 
-__all__ = ["Entry", "cache_root", "entries", "find", "remove", "store", "source_key"]
+__all__ = ["Entry", "cache_root", "entries", "find", "remove", "source_key", "store"]
 
 LIBRARY, DESCRIPTION, MANIFEST = "model.so", "model.json", "manifest.json"
 _FORMAT = 1
 _REPOSITORY = Path(__file__).resolve().parents[2]
-#: What a built engine follows from, besides the configuration and the versions: every source that is elaborated, and
+#: What a built engine follows from, besides the configuration and the versions: every source that
+#: is elaborated, and
 #: every source that turns it into C.
 _SOURCES = ("rtl", "isa", "sim/compiled", "sim/probe.py")
 
@@ -48,14 +49,19 @@ def cache_root() -> Path:
 def source_key(config: PlenaConfig, compiler: Compiler) -> str:
     """Equal if and only if a built engine may be used again; nothing is elaborated for it.
 
-    A hash of: all source files that the design and its C follow from, the configuration's digest, the versions of
-    Python, Amaranth and NumPy, the compiler with its flags, and the processor.
+    A hash of: all source files that the design and its C follow from, the configuration's digest,
+    the versions of Python, Amaranth and NumPy, the compiler with its flags, and the processor.
     """
     digest = hashlib.sha256()
     for part in (
-        str(_FORMAT), config.digest, platform.python_version(), amaranth.__version__, np.__version__,
-        compiler.identity, machine_identity(),
-    ):  # fmt: skip
+        str(_FORMAT),
+        config.digest,
+        platform.python_version(),
+        importlib.metadata.version("amaranth"),
+        np.__version__,
+        compiler.identity,
+        machine_identity(),
+    ):
         digest.update(part.encode() + b"\0")
     for source in _SOURCES:
         path = _REPOSITORY / source
@@ -114,8 +120,10 @@ def _lock(path: Path) -> Iterator[None]:
 def store(key: str, build: Callable[[Path], dict[str, Any]], root: Path | None = None) -> Entry:
     """The entry with this key, made by `build` unless another process has made it meanwhile.
 
-    `build` fills an empty folder with LIBRARY and DESCRIPTION and returns facts for the manifest. The folder gets
-    its name when it is complete; one that a killed build leaves is removed by the next build of the same key.
+    `build` fills an empty folder with LIBRARY and DESCRIPTION and returns facts for the manifest.
+    The folder gets
+    its name when it is complete; one that a killed build leaves is removed by the next build of the
+    same key.
     """
     root = root or cache_root()
     root.mkdir(parents=True, exist_ok=True)
@@ -134,7 +142,10 @@ def store(key: str, build: Callable[[Path], dict[str, Any]], root: Path | None =
             for file in folder.iterdir():
                 if file.name not in (LIBRARY, DESCRIPTION):
                     file.unlink()
-            files = {f: hashlib.sha256((folder / f).read_bytes()).hexdigest() for f in (LIBRARY, DESCRIPTION)}
+            files = {
+                f: hashlib.sha256((folder / f).read_bytes()).hexdigest()
+                for f in (LIBRARY, DESCRIPTION)
+            }
             manifest |= {"format": _FORMAT, "files": files, "created": time.time()}
             (folder / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
             os.replace(folder, root / key)
@@ -150,7 +161,11 @@ def entries(root: Path | None = None) -> list[Entry]:
     root = root or cache_root()
     if not root.is_dir():
         return []
-    found = [e for f in root.iterdir() if not f.name.startswith(".") and f.is_dir() and (e := find(f.name, root))]
+    found = [
+        e
+        for f in root.iterdir()
+        if not f.name.startswith(".") and f.is_dir() and (e := find(f.name, root))
+    ]
     return sorted(found, key=lambda e: -e.manifest["created"])
 
 

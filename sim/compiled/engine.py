@@ -4,9 +4,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from amaranth.hdl import Signal, Value
-from amaranth.hdl._mem import MemoryData
-from amaranth.sim._pyeval import eval_value
+from amaranth.hdl import MemoryData, Signal, Value
 
 from isa.config import PlenaConfig
 from isa.image import ProgramImage
@@ -14,6 +12,7 @@ from sim.compiled.build import entry_for
 from sim.compiled.hostloop import HostLoop
 from sim.compiled.model import Model, Place
 from sim.compiled.paths import reachable
+from sim.compiled.private import evaluation
 from sim.engine import Engine
 from sim.hbm import HbmDevice
 from sim.observers import Observer
@@ -54,7 +53,8 @@ class _Evaluation:
 class CompiledEngine(Engine):
     """The design compiled by the C compiler of this machine; built once, then loaded from a cache.
 
-    `elaboration_seconds` is the time of the construction, `cached` whether the library was there already. The top is
+    `elaboration_seconds` is the time of the construction, `cached` whether the library was there
+    already. The top is
     never elaborated in this process: a signal is found by its attribute path from the probe.
 
     Raises:
@@ -77,13 +77,14 @@ class CompiledEngine(Engine):
         self.elaboration_seconds = time.perf_counter() - started
 
     def place(self, signal: Signal) -> Place:
-        """Where a signal is. KeyError if it cannot be reached from the top before elaboration, or does not exist."""
+        """Where a signal is. KeyError if it cannot be reached from the top before elaboration, or
+        does not exist."""
         place = self._places.get(id(signal))
         if place is None:
             path = self._reachable.signal_path(signal)
             if path is None or path not in self._signals:
                 raise KeyError(f"signal {signal!r} cannot be reached by attributes from the top")
-            place = self._places[id(signal)] = [tuple(p) for p in self._signals[path]]
+            place = self._places[id(signal)] = [(n, s, w) for n, s, w in self._signals[path]]
         return place
 
     def bits(self, signal: Signal) -> int:
@@ -97,7 +98,7 @@ class CompiledEngine(Engine):
         cast = Value.cast(value)
         if isinstance(cast, Signal) and not cast.shape().signed:
             return self.bits(cast)
-        return int(eval_value(self._evaluation, cast))
+        return int(evaluation.eval_value(self._evaluation, cast))
 
     def set(self, signal: Value, value: int) -> None:
         self.model.set(self._place_of(Value.cast(signal)), value)
@@ -125,7 +126,8 @@ class CompiledEngine(Engine):
     def clock_loop(
         self, image: ProgramImage, hbm: HbmDevice, observers: Sequence[Observer]
     ) -> HostLoop | None:
-        """A loop that clocks many cycles at a time for a simulation; None if an observer has to see each of them."""
+        """A loop that clocks many cycles at a time for a simulation; None if an observer has to see
+        each of them."""
         if not HostLoop.suits(hbm, observers):
             return None
         return HostLoop(self.model, self.probe, image, hbm, observers)

@@ -36,8 +36,11 @@ class _Accessors:
         e.line(f"return {result};")
         self._function(f"{ctype(term.width)} {name}(u8 *M)", e)
 
-    def values(self, name: str, cases: list[list[ValueLike]], lanes: list[ValueLike | None] | None = None) -> None:
-        """A function that stores several values per case, and optionally a wide one of LANE_WORDS."""
+    def values(
+        self, name: str, cases: list[list[ValueLike]], lanes: list[ValueLike | None] | None = None
+    ) -> None:
+        """A function that stores several values per case, and optionally a wide one of
+        LANE_WORDS."""
         e = self._start()
         with e.block("switch (port)"):
             for number, case in enumerate(cases):
@@ -50,7 +53,9 @@ class _Accessors:
                     elif lanes:
                         e.line("for (int i = 0; i < LANE_WORDS; i++) lanes[i] = ALL_LANES(i);")
                     e.line("return;")
-        self._function(f"void {name}(u8 *M, int port, u64u *e{', u64u *lanes' if lanes else ''})", e)
+        self._function(
+            f"void {name}(u8 *M, int port, u64u *e{', u64u *lanes' if lanes else ''})", e
+        )
 
     def wide(self, name: str, cases: list[ValueLike]) -> None:
         """A function that stores a wide value per case."""
@@ -75,7 +80,9 @@ class _Accessors:
         slot = self._emitter.layout.slots[net]
         place = f"S{8 * slot.size}({slot.at})"
         wake = self._emitter.wakes.net(net)
-        self.text.append(f"static void {name}(u8 *M, u32 x) {{ if ({place} != x) {{ {place} = x; {wake} }} }}")
+        self.text.append(
+            f"static void {name}(u8 *M, u32 x) {{ if ({place} != x) {{ {place} = x; {wake} }} }}"
+        )
 
     def present(self, name: str, value: ValueLike) -> None:
         """A function that drives the response: 512 bits of data and the error above."""
@@ -89,9 +96,10 @@ class _Accessors:
 
     def _input(self, value: ValueLike) -> int:
         term = self._term(value)
-        assert term.op == "ref" and self._emitter.layout.nets[term.attr[0]].kind == "input", term
-        assert term.attr[1] == 0 and term.width == self._emitter.layout.nets[term.attr[0]].width
-        return term.attr[0]
+        assert term.op == "ref", term
+        net = self._emitter.layout.nets[term.attr[0]]
+        assert (net.kind, net.width, term.attr[1]) == ("input", term.width, 0), net
+        return net.index
 
 
 def host_source(probe: Probe, emitter: UnitEmitter) -> str:
@@ -105,7 +113,9 @@ def host_source(probe: Probe, emitter: UnitEmitter) -> str:
     a.value("host_request_strobe", request.payload.strobe)
     a.value("host_request_stage", request.payload.stage)
     a.wide("host_request_data_of", [request.payload.data])
-    a.text.append("static void host_request_data(u8 *M, u64u *to) { host_request_data_of(M, 0, to); }")
+    a.text.append(
+        "static void host_request_data(u8 *M, u64u *to) { host_request_data_of(M, 0, to); }"
+    )
     d = top.dispatch
     a.values("host_dispatch_of", [[d.pc, d.word, d.stage, d.unit]])
     a.text.append("static void host_dispatch(u8 *M, u64u *e) { host_dispatch_of(M, 0, e); }")

@@ -1,4 +1,5 @@
-"""The clock loop in C, on behalf of a Simulation: the same answers as its loop in Python, cycle for cycle."""
+"""The clock loop in C, on behalf of a Simulation: the same answers as its loop in Python, cycle for
+cycle."""
 
 import ctypes
 from collections import deque
@@ -59,22 +60,31 @@ def _address(page: bytearray) -> int:
 class HostLoop:
     """Runs a machine against its memory device until something needs the host.
 
-    The tag check and the map of last writers are done in C. Other observers get their events from a log, in order,
-    but up to thousands of cycles late. So only those may be attached whose class says `accepts_late_events = True`:
+    The tag check and the map of last writers are done in C. Other observers get their events from a
+    log, in order,
+    but up to thousands of cycles late. So only those may be attached whose class says
+    `accepts_late_events = True`:
     they look at the events alone, not at the machine, and do not override `cycle`.
 
     Args:
         model, probe: the engine's.
-        image, hbm, observers: the simulation's; the observers begin with its TagChecker and its LastWriter.
+        image, hbm, observers: the simulation's; the observers begin with its TagChecker and its
+        LastWriter.
     """
 
     def __init__(
-        self, model: Model, probe: Probe, image: ProgramImage, hbm: HbmDevice, observers: Sequence[Observer]
+        self,
+        model: Model,
+        probe: Probe,
+        image: ProgramImage,
+        hbm: HbmDevice,
+        observers: Sequence[Observer],
     ) -> None:
         self._model, self._probe, self._hbm = model, probe, hbm
         self._observers = observers
         checker, writers = observers[:2]
-        assert isinstance(checker, TagChecker) and isinstance(writers, LastWriter)
+        assert isinstance(checker, TagChecker)
+        assert isinstance(writers, LastWriter)
         self._checker = checker
         run = model.library.plena_run
         run.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
@@ -86,7 +96,8 @@ class HostLoop:
         self._lanes = config.MLEN
         self._stages = np.array(image.stages, np.uint8)
         state.stages, state.length = self._stages.ctypes.data, len(self._stages)
-        assert writers.pc.dtype == np.int32 and writers.pc.flags.c_contiguous
+        assert writers.pc.dtype == np.int32
+        assert writers.pc.flags.c_contiguous
         state.last_writer, state.lanes = writers.pc.ctypes.data, config.MLEN
         if len(observers) > 2:
             self._log = np.zeros(_LOG_WORDS, np.uint64)
@@ -95,11 +106,16 @@ class HostLoop:
     @staticmethod
     def suits(hbm: HbmDevice, observers: Sequence[Observer]) -> bool:
         """Whether this loop may stand in for the one in Python."""
-        known = type(hbm) is HbmDevice and type(observers[0]) is TagChecker and type(observers[1]) is LastWriter
+        known = (
+            type(hbm) is HbmDevice
+            and type(observers[0]) is TagChecker
+            and type(observers[1]) is LastWriter
+        )
         return known and all(getattr(type(o), "accepts_late_events", False) for o in observers[2:])
 
     def run(self, cycle: int, stop: int) -> tuple[int, bool]:
-        """From `cycle` until the machine halts, `stop` is reached, or some time has passed: (cycle, halted).
+        """From `cycle` until the machine halts, `stop` is reached, or some time has passed: (cycle,
+        halted).
 
         Raises TagError like the TagChecker.
         """
@@ -116,7 +132,9 @@ class HostLoop:
         if reason == _BAD_TAG:
             self._complain()
         if reason == _LOOPS:
-            raise RuntimeError("combinational logic does not settle: the design has a loop that oscillates")
+            raise RuntimeError(
+                "combinational logic does not settle: the design has a loop that oscillates"
+            )
         return state.cycle, reason == _HALTED
 
     # The memory device's state, to C and back
@@ -171,7 +189,11 @@ class HostLoop:
         hbm._free_at, hbm._last_due, hbm._accepted = state.free_at, state.last_due, state.accepted
         order = ((state.due_head + i) & state.due_mask for i in range(state.due_count))
         hbm._due = deque(
-            (self._due[i].cycle, int.from_bytes(bytes(self._due[i].data), "little"), bool(self._due[i].error))
+            (
+                self._due[i].cycle,
+                int.from_bytes(bytes(self._due[i].data), "little"),
+                bool(self._due[i].error),
+            )
             for i in order
         )
         hbm.bytes_read[:] = self._kept["bytes_read"].tolist()

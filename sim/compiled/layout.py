@@ -28,9 +28,11 @@ class Slot:
 
 
 class Layout:
-    """Hands out storage: first the flags, then nets in the order in which they are placed, then memories.
+    """Hands out storage: first the flags, then nets in the order in which they are placed, then
+    memories.
 
-    Nets that are placed one after the other and have one width are neighbours, so that a row of them is an array.
+    Nets that are placed one after the other and have one width are neighbours, so that a row of
+    them is an array.
     """
 
     def __init__(self, nets: list[Net], flag_words: int) -> None:

@@ -2,16 +2,25 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from amaranth.hdl import _ast
-
+from sim.compiled.private import ast
 from sim.compiled.terms import Term, TermFactory
 
-__all__ = ["Assign", "Branch", "Deposit", "Lowering", "Statement", "UnsupportedError", "driven_nets"]
+__all__ = [
+    "Assign",
+    "Branch",
+    "Deposit",
+    "Lowering",
+    "Statement",
+    "UnsupportedError",
+    "driven_nets",
+]
 
 
 class UnsupportedError(NotImplementedError):
-    """The design uses something that the compiled engine does not implement; the message says what and where."""
+    """The design uses something that the compiled engine does not implement; the message says what
+    and where."""
 
     def __init__(self, what: str, source: object = None) -> None:
         where = f" ({source[0]}:{source[1]})" if isinstance(source, tuple) else ""
@@ -76,20 +85,20 @@ class Lowering:
     def __init__(
         self,
         factory: TermFactory,
-        signal: Callable[[_ast.Signal], Term],
-        net: Callable[[_ast.Signal], int],
+        signal: Callable[[Any], Term],
+        net: Callable[[Any], int],
     ) -> None:
         self.factory = factory
         self._signal = signal
         self._net = net
         #: id -> (value, term, signed); the value is kept so that its id stays its own.
-        self._cache: dict[int, tuple[_ast.Value, Term, bool]] = {}
+        self._cache: dict[int, tuple[Any, Term, bool]] = {}
 
-    def term(self, value: _ast.Value) -> Term:
+    def term(self, value: Any) -> Term:
         """The bits of a value."""
         return self.rhs(value)[0]
 
-    def rhs(self, value: _ast.Value) -> tuple[Term, bool]:
+    def rhs(self, value: Any) -> tuple[Term, bool]:
         """The bits of a value, and whether it is signed."""
         known = self._cache.get(id(value))
         if known is not None:
@@ -99,28 +108,30 @@ class Lowering:
         self._cache[id(value)] = value, term, signed
         return term, signed
 
-    def _rhs(self, value: _ast.Value) -> tuple[Term, bool]:
+    def _rhs(self, value: Any) -> tuple[Term, bool]:
         f = self.factory
         match value:
-            case _ast.Const():
+            case ast.Const():
                 return f.const(value.value, len(value)), value.shape().signed
-            case _ast.Signal():
+            case ast.Signal():
                 return self._signal(value), value.shape().signed
-            case _ast.Operator():
+            case ast.Operator():
                 operands = [self.rhs(o) for o in value.operands]
                 if len(operands) == 1:
                     return self._unary(value.operator, *operands[0])
                 return self._binary(value, *operands[0], *operands[1])
-            case _ast.Slice():
+            case ast.Slice():
                 return f.slice(self.term(value.value), value.start, len(value)), False
-            case _ast.Part():
+            case ast.Part():
                 inner, signed = self.rhs(value.value)
                 at = self._scaled(self.term(value.offset), value.stride)
                 inner = f.extend(inner, signed, max(inner.width, value.width))
-                return f.slice(f.shift("ashr" if signed else "lshr", inner, at), 0, value.width), False
-            case _ast.SwitchValue():
+                return f.slice(
+                    f.shift("ashr" if signed else "lshr", inner, at), 0, value.width
+                ), False
+            case ast.SwitchValue():
                 return self._switch(value)
-            case _ast.Concat():
+            case ast.Concat():
                 return f.cat(self.term(p) for p in value.parts), False
         raise UnsupportedError(f"the value {value!r}", value.src_loc)
 
@@ -145,11 +156,11 @@ class Lowering:
         return f.reduce(_REDUCTIONS[operator], a), False
 
     def _unify(self, a: Term, sa: bool, b: Term, sb: bool) -> tuple[Term, Term, bool]:
-        shape = _ast.Shape._unify((_ast.Shape(a.width, sa), _ast.Shape(b.width, sb)))
+        shape = ast.Shape._unify((ast.Shape(a.width, sa), ast.Shape(b.width, sb)))
         f = self.factory
         return f.extend(a, sa, shape.width), f.extend(b, sb, shape.width), shape.signed
 
-    def _binary(self, value: _ast.Operator, a: Term, sa: bool, b: Term, sb: bool) -> tuple[Term, bool]:
+    def _binary(self, value: Any, a: Term, sa: bool, b: Term, sb: bool) -> tuple[Term, bool]:
         f, operator = self.factory, value.operator
         if operator in _BITWISE:
             a, b, signed = self._unify(a, sa, b, sb)
@@ -157,7 +168,11 @@ class Lowering:
         if operator in ("+", "-"):
             a, b, signed = self._unify(a, sa, b, sb)
             width = a.width + 1
-            term = f.op("add" if operator == "+" else "sub", f.extend(a, signed, width), f.extend(b, signed, width))
+            term = f.op(
+                "add" if operator == "+" else "sub",
+                f.extend(a, signed, width),
+                f.extend(b, signed, width),
+            )
             return term, signed or operator == "-"
         if operator == "*":
             width = a.width + b.width
@@ -183,7 +198,7 @@ class Lowering:
             return f.slice(f.op(name, a, b), 0, width), value.shape().signed
         raise UnsupportedError(f"operator {operator!r}", value.src_loc)
 
-    def _switch(self, value: _ast.SwitchValue) -> tuple[Term, bool]:
+    def _switch(self, value: Any) -> tuple[Term, bool]:
         f, shape = self.factory, value.shape()
         test = self.term(value.test)
         term = f.const(0, shape.width)
@@ -196,7 +211,7 @@ class Lowering:
     # Statements
 
     def statements(
-        self, statements: Iterable[_ast.Statement], wanted: Callable[[_ast.Signal], bool] | None = None
+        self, statements: Iterable[Any], wanted: Callable[[Any], bool] | None = None
     ) -> list[Statement]:
         """Statements as assignments to nets; only those to `wanted` signals, if given."""
         result: list[Statement] = []
@@ -204,39 +219,44 @@ class Lowering:
             result += self._statement(statement, wanted)
         return result
 
-    def _statement(self, statement: _ast.Statement, wanted: Callable[[_ast.Signal], bool] | None) -> list[Statement]:
+    def _statement(self, statement: Any, wanted: Callable[[Any], bool] | None) -> list[Statement]:
         if wanted is not None and not any(wanted(s) for s in statement._lhs_signals()):
             return []
-        if isinstance(statement, _ast.Assign):
+        if isinstance(statement, ast.Assign):
             bits, signed = self.rhs(statement.rhs)
             bits = self.factory.extend(bits, signed, len(statement.lhs))
             return self.assign(statement.lhs, 0, bits, wanted)
-        if isinstance(statement, _ast.Switch):
+        if isinstance(statement, ast.Switch):
             test = self.term(statement.test)
-            cases = [(patterns, self.statements(body, wanted)) for patterns, body, _ in statement.cases]
+            cases = [
+                (patterns, self.statements(body, wanted)) for patterns, body, _ in statement.cases
+            ]
             return _branch(test, cases)
         raise UnsupportedError(f"a {type(statement).__name__} statement", statement.src_loc)
 
     def assign(
         self,
-        lhs: _ast.Value,
+        lhs: Any,
         start: int,
         bits: Term,
-        wanted: Callable[[_ast.Signal], bool] | None = None,
+        wanted: Callable[[Any], bool] | None = None,
     ) -> list[Statement]:
-        """Assignment of `bits` to lhs[start : start + len(bits)]; bits beyond the end are dropped."""
+        """Assignment of `bits` to lhs[start : start + len(bits)]; bits beyond the end are
+        dropped."""
         f = self.factory
         bits = f.slice(bits, 0, min(bits.width, max(len(lhs) - start, 0)))
         if not bits.width:
             return []
         match lhs:
-            case _ast.Signal():
-                return [Assign(self._net(lhs), start, bits)] if wanted is None or wanted(lhs) else []
-            case _ast.Operator() if lhs.operator in ("u", "s"):
+            case ast.Signal():
+                return (
+                    [Assign(self._net(lhs), start, bits)] if wanted is None or wanted(lhs) else []
+                )
+            case ast.Operator() if lhs.operator in ("u", "s"):
                 return self.assign(lhs.operands[0], start, bits, wanted)
-            case _ast.Slice():
+            case ast.Slice():
                 return self.assign(lhs.value, start + lhs.start, bits, wanted)
-            case _ast.Concat():
+            case ast.Concat():
                 result: list[Statement] = []
                 at = 0
                 for part in lhs.parts:
@@ -246,31 +266,35 @@ class Lowering:
                         result += self.assign(part, low - at, piece, wanted)
                     at += len(part)
                 return result
-            case _ast.Part():
+            case ast.Part():
                 return self._assign_part(lhs, start, bits, wanted)
-            case _ast.SwitchValue():
+            case ast.SwitchValue():
                 cases = [(p, self.assign(element, start, bits, wanted)) for p, element in lhs.cases]
                 return _branch(self.term(lhs.test), cases)
         raise UnsupportedError(f"an assignment to {lhs!r}", lhs.src_loc)
 
     def _assign_part(
-        self, lhs: _ast.Part, start: int, bits: Term, wanted: Callable[[_ast.Signal], bool] | None
+        self, lhs: Any, start: int, bits: Term, wanted: Callable[[Any], bool] | None
     ) -> list[Statement]:
         offset = self.term(lhs.offset)
-        if isinstance(lhs.value, _ast.Signal) and start == 0:
+        if isinstance(lhs.value, ast.Signal) and start == 0:
             if wanted is not None and not wanted(lhs.value):
                 return []
             return [Deposit(self._net(lhs.value), self._scaled(offset, lhs.stride), bits)]
         count = min(-(-len(lhs.value) // lhs.stride), 1 << offset.width)
         cases = [
-            ((format(i, f"0{offset.width}b") if offset.width else "",),
-             self.assign(lhs.value, start + i * lhs.stride, bits, wanted))
+            (
+                (format(i, f"0{offset.width}b") if offset.width else "",),
+                self.assign(lhs.value, start + i * lhs.stride, bits, wanted),
+            )
             for i in range(count)
         ]
         return _branch(offset, cases)
 
 
-def _branch(test: Term, cases: Sequence[tuple[tuple[str, ...] | None, list[Statement]]]) -> list[Statement]:
+def _branch(
+    test: Term, cases: Sequence[tuple[tuple[str, ...] | None, list[Statement]]]
+) -> list[Statement]:
     if not any(body for _, body in cases):
         return []
     return [Branch(test, tuple((patterns, tuple(body)) for patterns, body in cases))]

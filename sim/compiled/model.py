@@ -14,7 +14,8 @@ from sim.compiled.terms import Term
 
 __all__ = ["Model", "Place", "describe", "place_of"]
 
-#: Where a value is: (net, first bit, width) from the low end on; net -1: the constant in the second field.
+#: Where a value is: (net, first bit, width) from the low end on; net -1: the constant in the second
+#: field.
 Place = list[tuple[int, int, int]]
 
 
@@ -46,7 +47,13 @@ def describe(program: Program) -> dict[str, Any]:
         memories.append([memory.name, at, row, memory.width, memory.depth, init, readers])
     comb, sync = program.flag_words
     units = [len(program.schedule.comb), len(program.schedule.sync)]
-    return {"size": layout.size, "flag_words": [comb, sync], "units": units, "nets": nets, "memories": memories}
+    return {
+        "size": layout.size,
+        "flag_words": [comb, sync],
+        "units": units,
+        "nets": nets,
+        "memories": memories,
+    }
 
 
 @dataclass(slots=True)
@@ -91,9 +98,20 @@ class Model:
         self.size: int = description["size"]
         self._units: tuple[int, int] = tuple(description["units"])
         self._words: tuple[int, int] = tuple(description["flag_words"])
-        self._nets = [_Net(*n[:5], int(n[5], 16), _flags(n[6])) for n in description["nets"]]
+        self._nets = [
+            _Net(n[0], n[1], n[2], n[3], n[4], int(n[5], 16), _flags(n[6]))
+            for n in description["nets"]
+        ]
         self._memories = [
-            _Memory(*m[:5], {int(i): int(v, 16) for i, v in m[5].items()}, _flags(m[6]))
+            _Memory(
+                m[0],
+                m[1],
+                m[2],
+                m[3],
+                m[4],
+                {int(i): int(v, 16) for i, v in m[5].items()},
+                _flags(m[6]),
+            )
             for m in description["memories"]
         ]
         self._map = mmap.mmap(-1, self.size)
@@ -129,7 +147,9 @@ class Model:
         """Lets combinational logic follow what was set."""
         if not self._settled:
             if self._settle(self.address):
-                raise RuntimeError("combinational logic does not settle: the design has a loop that oscillates")
+                raise RuntimeError(
+                    "combinational logic does not settle: the design has a loop that oscillates"
+                )
             self._settled = True
 
     def unsettle(self) -> None:
@@ -140,7 +160,9 @@ class Model:
         """Clock cycles."""
         self.settle()
         if self._step(self.address, cycles):
-            raise RuntimeError("combinational logic does not settle: the design has a loop that oscillates")
+            raise RuntimeError(
+                "combinational logic does not settle: the design has a loop that oscillates"
+            )
 
     def get(self, place: Place) -> int:
         """The bits at a place."""
@@ -160,10 +182,15 @@ class Model:
         """Overwrites inputs or registers; ValueError for anything that follows from others."""
         for index, start, width in place:
             if index < 0 or self._nets[index].kind in ("comb", "leaf"):
-                raise ValueError("only inputs and registers can be set; this signal is driven by combinational logic")
+                raise ValueError(
+                    "only inputs and registers can be set; "
+                    "this signal is driven by combinational logic"
+                )
             net, mask = self._nets[index], (1 << width) - 1
             whole = int.from_bytes(self.storage[net.at : net.at + net.size], "little")
-            content = ((whole & ~(mask << start)) | (value & mask) << start).to_bytes(net.size, "little")
+            content = ((whole & ~(mask << start)) | (value & mask) << start).to_bytes(
+                net.size, "little"
+            )
             value >>= width
             self.storage[net.at : net.at + net.size] = content
             if net.next >= 0:
@@ -177,7 +204,8 @@ class Model:
         return self._nets[index].at, self._nets[index].size
 
     def memory_array(self, index: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
-        """A memory's storage as bytes, [rows, bytes per row]; after writing, call `touch_memory`."""
+        """A memory's storage as bytes, [rows, bytes per row]; after writing, call
+        `touch_memory`."""
         memory = self._memories[index]
         flat = np.frombuffer(self._map, np.uint8, memory.row * memory.depth, memory.at)
         return flat.reshape(memory.depth, memory.row)
@@ -192,7 +220,9 @@ class Model:
         """Rows as integers."""
         memory = self._memories[index]
         if start < 0 or count < 0 or start + count > memory.depth:
-            raise IndexError(f"rows {start} to {start + count - 1} of {memory.name}, which has {memory.depth}")
+            raise IndexError(
+                f"rows {start} to {start + count - 1} of {memory.name}, which has {memory.depth}"
+            )
         begin, row = memory.at + memory.row * start, memory.row
         if row <= 8:
             whole = np.frombuffer(self._map, f"<u{row}", count, begin)
@@ -204,7 +234,10 @@ class Model:
         """Overwrites rows."""
         memory = self._memories[index]
         if start < 0 or start + len(rows) > memory.depth:
-            raise IndexError(f"rows {start} to {start + len(rows) - 1} of {memory.name}, which has {memory.depth}")
+            raise IndexError(
+                f"rows {start} to {start + len(rows) - 1} of {memory.name}, "
+                f"which has {memory.depth}"
+            )
         begin, row, mask = memory.at + memory.row * start, memory.row, (1 << memory.width) - 1
         data = b"".join((int(v) & mask).to_bytes(row, "little") for v in rows)
         self.storage[begin : begin + len(data)] = data

@@ -1,34 +1,41 @@
-"""The elaborated design as nets, processes, memories and leaves: what the compiled engine schedules and emits.
+"""The elaborated design as nets, processes, memories and leaves: what the compiled engine schedules
+and emits.
 
-Leaves (`rtl.leaves.Leaf` without latency) are not elaborated where they stand: they become cells by key, and each
-distinct one is converted once, by `sim.compiled.leaf`.
+Leaves (`rtl.leaves.Leaf` without latency) are not elaborated where they stand: they become cells by
+key, and each distinct one is converted once, by `sim.compiled.leaf`.
 """
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from amaranth.hdl import Fragment, _ast, _cd
-from amaranth.hdl._ir import Design, IOBufferInstance
-from amaranth.hdl._ir import Instance as InstanceFragment
-from amaranth.hdl._mem import MemoryData, MemoryInstance
-from amaranth.hdl._xfrm import LHSMaskCollector
 from amaranth.lib.wiring import Flow
 
 from rtl.leaves.leaf import Leaf
 from sim.compiled.lower import Assign, Lowering, Statement, UnsupportedError, driven_nets
+from sim.compiled.private import ast, fragments, memories, transforms
 from sim.compiled.terms import WIRING, Term, TermFactory
 
-__all__ = ["LeafCell", "MemoryCell", "Net", "Netlist", "Process", "ReadPort", "WritePort", "extract"]
+__all__ = [
+    "LeafCell",
+    "MemoryCell",
+    "Net",
+    "Netlist",
+    "Process",
+    "ReadPort",
+    "WritePort",
+    "extract",
+]
 
 _PATCH_LOCK = threading.Lock()
 
 
 @dataclass
 class Net:
-    """Something that has storage. `kind` is input (nothing drives it), comb, register, leaf or read (of a memory)."""
+    """Something that has storage. `kind` is input (nothing drives it), comb, register, leaf or read
+    (of a memory)."""
 
     index: int
     name: str
@@ -73,7 +80,8 @@ class WritePort:
 
 @dataclass
 class MemoryCell:
-    """A storage with its ports; of several writes to one bit in one cycle, the last port's counts."""
+    """A storage with its ports; of several writes to one bit in one cycle, the last port's
+    counts."""
 
     index: int
     name: str
@@ -94,17 +102,18 @@ class LeafCell:
     outputs: dict[str, int]
 
 
-def _leaf_fragment(leaf: Leaf) -> InstanceFragment:
-    """Stands for a leaf in the fragment tree; Amaranth's passes keep its parameters, so those hold the leaf."""
+def _leaf_fragment(leaf: Leaf) -> Any:
+    """Stands for a leaf in the fragment tree; Amaranth's passes keep its parameters, so those hold
+    the leaf."""
     ports = [
         ("i" if member.flow is Flow.In else "o", name, getattr(leaf, name))
         for name, member in leaf.signature.members.items()
     ]
-    return InstanceFragment(type(leaf).__name__, ("p", "leaf", leaf), *ports)
+    return fragments.Instance(type(leaf).__name__, ("p", "leaf", leaf), *ports)
 
 
-def _leaf_of(fragment: Fragment) -> Leaf | None:
-    leaf = fragment.parameters.get("leaf") if isinstance(fragment, InstanceFragment) else None
+def _leaf_of(fragment: Any) -> Leaf | None:
+    leaf = fragment.parameters.get("leaf") if isinstance(fragment, fragments.Instance) else None
     return leaf if isinstance(leaf, Leaf) else None
 
 
@@ -142,37 +151,41 @@ class Netlist:
         self.names: dict[str, Term] = {}
         self.memory_data: dict[int, int] = {}  #: id of the MemoryData -> index in `memories`
         self.lowering = Lowering(self.factory, self.signal, self.net)
-        self._net_of = _ast.SignalDict()
-        self._wiring = _ast.SignalDict()  # -> statements that may be plain wiring
-        self._terms = _ast.SignalDict()
-        self._resolving = _ast.SignalDict()  # -> whether it was asked for meanwhile
-        self._clocks = _ast.SignalDict()
+        self._net_of = ast.SignalDict()
+        self._wiring = ast.SignalDict()  # -> statements that may be plain wiring
+        self._terms = ast.SignalDict()
+        self._resolving = ast.SignalDict()  # -> whether it was asked for meanwhile
+        self._clocks = ast.SignalDict()
 
     # Signals
 
-    def net(self, signal: _ast.Signal) -> int:
+    def net(self, signal: Any) -> int:
         """The net that stores a signal; a new one of kind input if it has none."""
         if signal in self._net_of:
             return self._net_of[signal]
         return self.add_net(signal, "input")
 
-    def add_net(self, signal: _ast.Signal, kind: str) -> int:
+    def add_net(self, signal: Any, kind: str) -> int:
         """Gives a signal its storage."""
         if signal in self._net_of:
             raise UnsupportedError(f"signal {signal!r} with two drivers", signal.src_loc)
         mask = (1 << len(signal)) - 1
-        net = Net(len(self.nets), signal.name, len(signal), signal.init & mask, kind, signal.reset_less)
+        net = Net(
+            len(self.nets), signal.name, len(signal), signal.init & mask, kind, signal.reset_less
+        )
         self.nets.append(net)
         self._net_of[signal] = net.index
         return net.index
 
-    def signal(self, signal: _ast.Signal) -> Term:
+    def signal(self, signal: Any) -> Term:
         """What a signal shows: its net, or the nets it is wired to."""
         if signal in self._terms:
             return self._terms[signal]
         if signal in self._clocks:
             raise UnsupportedError(f"the clock {signal!r} as a value", signal.src_loc)
-        if signal in self._resolving:  # a loop, through wiring at least: it becomes a net of its own
+        if (
+            signal in self._resolving
+        ):  # a loop, through wiring at least: it becomes a net of its own
             self._resolving[signal] = True
             return self._own(signal, "comb")
         if signal in self._wiring:
@@ -186,16 +199,16 @@ class Netlist:
         self._terms[signal] = term
         return term
 
-    def _own(self, signal: _ast.Signal, kind: str) -> Term:
+    def _own(self, signal: Any, kind: str) -> Term:
         """The signal's own net, made if there is none."""
         net = self._net_of[signal] if signal in self._net_of else self.add_net(signal, kind)
         return self.factory.ref(net, 0, len(signal))
 
-    def knows(self, signal: _ast.Signal) -> bool:
+    def knows(self, signal: Any) -> bool:
         """Whether the signal is part of the design."""
         return signal in self._terms or signal in self._net_of
 
-    def _wire(self, signal: _ast.Signal) -> Term | None:
+    def _wire(self, signal: Any) -> Term | None:
         """The term of a signal that is assigned unconditionally, if it is wiring."""
         f = self.factory
         term = f.const(signal.init, len(signal))
@@ -208,41 +221,41 @@ class Netlist:
             term = f.cat((f.slice(term, 0, start), bits, f.slice(term, end, len(signal) - end)))
         return term
 
-    def offer_wiring(self, statements: Mapping[_ast.Signal, list[_ast.Statement]]) -> None:
+    def offer_wiring(self, statements: Mapping[Any, list[Any]]) -> None:
         """Notes signals that only have unconditional assignments to fixed bits."""
         for signal, assigning in statements.items():
             pieces = [_whole_bits(s, signal) for s in assigning]
             if all(p is not None for p in pieces):
                 self._wiring[signal] = pieces
 
-    def forbid_as_value(self, clock: _ast.Signal) -> None:
+    def forbid_as_value(self, clock: Any) -> None:
         """Marks a clock."""
         self._clocks[clock] = True
 
-    def is_wiring(self, signal: _ast.Signal) -> bool:
+    def is_wiring(self, signal: Any) -> bool:
         """Whether a driven signal needs no storage."""
         self.signal(signal)
         return signal not in self._net_of
 
 
-def _whole_bits(statement: _ast.Statement, signal: _ast.Signal) -> tuple[int, int, _ast.Value] | None:
+def _whole_bits(statement: Any, signal: Any) -> tuple[int, int, Any] | None:
     """(start, width, rhs) of an assignment to fixed bits of the signal alone."""
-    if not isinstance(statement, _ast.Assign):
+    if not isinstance(statement, ast.Assign):
         return None
     lhs, start, width = statement.lhs, 0, len(statement.lhs)
-    while not isinstance(lhs, _ast.Signal):
-        if isinstance(lhs, _ast.Slice):
+    while not isinstance(lhs, ast.Signal):
+        if isinstance(lhs, ast.Slice):
             start += lhs.start
             lhs = lhs.value
-        elif isinstance(lhs, _ast.Operator) and lhs.operator in ("u", "s"):
+        elif isinstance(lhs, ast.Operator) and lhs.operator in ("u", "s"):
             lhs = lhs.operands[0]
         else:
             return None
     return (start, width, statement.rhs) if lhs is signal else None
 
 
-def _fragments(design: Design) -> Iterator[tuple[tuple[str, ...], Fragment]]:
-    def walk(fragment: Fragment) -> Iterator[tuple[tuple[str, ...], Fragment]]:
+def _fragments(design: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
+    def walk(fragment: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
         yield tuple(design.fragments[fragment].name), fragment
         for inner, _name, _where in fragment.subfragments:
             yield from walk(inner)
@@ -250,18 +263,24 @@ def _fragments(design: Design) -> Iterator[tuple[tuple[str, ...], Fragment]]:
     return walk(design.fragment)
 
 
-def _clock_domain(design: Design) -> _cd.ClockDomain | None:
+def _clock_domain(design: Any) -> Any:
     """The only clock domain; others are refused."""
-    found: dict[int, _cd.ClockDomain] = {}
+    found: dict[int, Any] = {}
     for _, fragment in _fragments(design):
         used = {d for d in fragment.statements if d != "comb"}
-        if isinstance(fragment, MemoryInstance):
-            used |= {p._domain for p in (*fragment._read_ports, *fragment._write_ports) if p._domain != "comb"}
+        if isinstance(fragment, memories.MemoryInstance):
+            used |= {
+                p._domain
+                for p in (*fragment._read_ports, *fragment._write_ports)
+                if p._domain != "comb"
+            }
         for name in used:
             domain = fragment.domains[name]
             found[id(domain)] = domain
     if len(found) > 1:
-        raise UnsupportedError(f"more than one clock domain: {', '.join(d.name for d in found.values())}")
+        raise UnsupportedError(
+            f"more than one clock domain: {', '.join(d.name for d in found.values())}"
+        )
     domain = next(iter(found.values()), None)
     if domain is not None and domain.clk_edge != "pos":
         raise UnsupportedError(f"domain {domain.name} at the negative clock edge")
@@ -278,9 +297,9 @@ def extract(top: Any, *, black_boxes: bool = True) -> Netlist:
     """
     if black_boxes:
         with _leaves_as_cells():
-            fragment = Fragment.get(top, None)
+            fragment = fragments.Fragment.get(top, None)
     else:
-        fragment = Fragment.get(top, None)
+        fragment = fragments.Fragment.get(top, None)
     defined = set(fragment.domains)
     design = fragment.prepare()
     netlist = Netlist()
@@ -288,18 +307,22 @@ def extract(top: Any, *, black_boxes: bool = True) -> Netlist:
     if domain is not None:
         netlist.forbid_as_value(domain.clk)
     _declare(netlist, design)
-    if domain is not None and domain.rst is not None and (domain.name in defined or _is_driven(design, domain.rst)):
+    if (
+        domain is not None
+        and domain.rst is not None
+        and (domain.name in defined or _is_driven(design, domain.rst))
+    ):
         netlist.reset = netlist.signal(domain.rst)
     _fill(netlist, design)
     for fragment, info in design.fragments.items():
-        if not isinstance(fragment, InstanceFragment | MemoryInstance):
+        if not isinstance(fragment, fragments.Instance | memories.MemoryInstance):
             for signal, name in info.signal_names.items():
                 if domain is None or signal is not domain.clk:
                     netlist.names[".".join((*info.name, name))] = netlist.signal(signal)
     return netlist
 
 
-def _is_driven(design: Design, signal: _ast.Signal) -> bool:
+def _is_driven(design: Any, signal: Any) -> bool:
     return any(
         signal in statement._lhs_signals()
         for _, fragment in _fragments(design)
@@ -307,36 +330,41 @@ def _is_driven(design: Design, signal: _ast.Signal) -> bool:
     )
 
 
-def _declare(netlist: Netlist, design: Design) -> None:
+def _declare(netlist: Netlist, design: Any) -> None:
     """Decides what every driven signal is before any value is looked at."""
-    masks = _ast.SignalDict()
-    comb = _ast.SignalDict()
+    masks = ast.SignalDict()
+    comb = ast.SignalDict()
 
-    def claim(signal: _ast.Signal, mask: int) -> None:
+    def claim(signal: Any, mask: int) -> None:
         if masks.setdefault(signal, 0) & mask:
             raise UnsupportedError(f"signal {signal!r} with two drivers", signal.src_loc)
         masks[signal] |= mask
 
     for _, fragment in _fragments(design):
-        if isinstance(fragment, InstanceFragment) and _leaf_of(fragment) is not None:
+        if isinstance(fragment, fragments.Instance) and _leaf_of(fragment) is not None:
             for conn, kind in fragment.ports.values():
                 if kind == "o":
-                    if not isinstance(conn, _ast.Signal):
-                        raise UnsupportedError(f"a leaf's output bound to {conn!r}", fragment.src_loc)
+                    if not isinstance(conn, ast.Signal):
+                        raise UnsupportedError(
+                            f"a leaf's output bound to {conn!r}", fragment.src_loc
+                        )
                     claim(conn, ~0)
                     netlist.add_net(conn, "leaf")
             continue
-        if isinstance(fragment, MemoryInstance):
+        if isinstance(fragment, memories.MemoryInstance):
             for port in fragment._read_ports:
-                if not isinstance(port._data, _ast.Signal):
-                    raise UnsupportedError(f"a read port with data {port._data!r}", fragment.src_loc)
+                if not isinstance(port._data, ast.Signal):
+                    raise UnsupportedError(
+                        f"a read port with data {port._data!r}", fragment.src_loc
+                    )
                 claim(port._data, ~0)
                 netlist.add_net(port._data, "read")
             continue
-        if isinstance(fragment, InstanceFragment | IOBufferInstance):
+        if isinstance(fragment, fragments.Instance | fragments.IOBufferInstance):
             raise UnsupportedError(f"{type(fragment).__name__}", fragment.src_loc)
         for name, statements in fragment.statements.items():
-            collector = LHSMaskCollector()
+            _only_assignments(statements)
+            collector = transforms.LHSMaskCollector()
             collector.visit_stmt(statements)
             for signal, mask in collector.masks():
                 claim(signal, mask)
@@ -355,16 +383,26 @@ def _declare(netlist: Netlist, design: Design) -> None:
         netlist.signal(signal)
 
 
-def _fill(netlist: Netlist, design: Design) -> None:
+def _only_assignments(statements: Iterable[Any]) -> None:
+    """Refuses Print, Assert and their like, also where they stand alone in a case."""
+    for statement in statements:
+        if isinstance(statement, ast.Switch):
+            for _, body, _ in statement.cases:
+                _only_assignments(body)
+        elif not isinstance(statement, ast.Assign):
+            raise UnsupportedError(f"a {type(statement).__name__} statement", statement.src_loc)
+
+
+def _fill(netlist: Netlist, design: Any) -> None:
     lowering = netlist.lowering
     for path, fragment in _fragments(design):
-        if isinstance(fragment, InstanceFragment):
+        if isinstance(fragment, fragments.Instance):
             leaf = _leaf_of(fragment)
             assert leaf is not None
             inputs = {n: lowering.term(c) for n, (c, kind) in fragment.ports.items() if kind == "i"}
             outputs = {n: netlist.net(c) for n, (c, kind) in fragment.ports.items() if kind == "o"}
             netlist.leaves.append(LeafCell(leaf, path, inputs, outputs))
-        elif isinstance(fragment, MemoryInstance):
+        elif isinstance(fragment, memories.MemoryInstance):
             _fill_memory(netlist, path, fragment)
         else:
             for name, statements in fragment.statements.items():
@@ -377,10 +415,10 @@ def _fill(netlist: Netlist, design: Design) -> None:
     netlist.processes = _joined(netlist.processes)
 
 
-def _fill_memory(netlist: Netlist, path: tuple[str, ...], fragment: MemoryInstance) -> None:
+def _fill_memory(netlist: Netlist, path: tuple[str, ...], fragment: Any) -> None:
     lowering = netlist.lowering
-    data: MemoryData = fragment._data
-    width = _ast.Shape.cast(data.shape).width
+    data = fragment._data
+    width = ast.Shape.cast(data.shape).width
     mask = (1 << width) - 1
     init = [int(v) & mask for v in data._init._raw]
     cell = MemoryCell(len(netlist.memories), ".".join(path), width, data.depth, init)
@@ -391,7 +429,9 @@ def _fill_memory(netlist: Netlist, path: tuple[str, ...], fragment: MemoryInstan
         net = netlist.net(port._data)
         address, en = lowering.term(port._addr), lowering.term(port._en)
         sync = port._domain != "comb"
-        cell.reads.append(ReadPort(cell.index, net, sync, address, en, tuple(port._transparent_for)))
+        cell.reads.append(
+            ReadPort(cell.index, net, sync, address, en, tuple(port._transparent_for))
+        )
     netlist.memory_data[id(data)] = cell.index
     netlist.memories.append(cell)
 
@@ -443,4 +483,8 @@ def _joined(processes: list[Process]) -> list[Process]:
 
 def is_unconditional(statement: Statement, net: Net) -> bool:
     """Whether the statement gives the whole net a new value whatever happens."""
-    return isinstance(statement, Assign) and statement.start == 0 and statement.value.width == net.width
+    return (
+        isinstance(statement, Assign)
+        and statement.start == 0
+        and statement.value.width == net.width
+    )

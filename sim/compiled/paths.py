@@ -1,10 +1,10 @@
-"""Stable names of the signals and memories that the host can reach from a component before it is elaborated."""
+"""Stable names of the signals and memories that the host can reach from a component before it is
+elaborated."""
 
 from collections import deque
 from typing import Any
 
-from amaranth.hdl import Elaboratable, Signal, Value, ValueCastable
-from amaranth.hdl._mem import MemoryData
+from amaranth.hdl import Elaboratable, MemoryData, Signal, Value, ValueCastable
 from amaranth.lib import wiring
 
 __all__ = ["Reachable", "reachable"]
@@ -14,7 +14,8 @@ _PACKAGES = ("rtl", "sim")
 
 
 class Reachable:
-    """Signals and memories by attribute path, e.g. `top.dispatcher.scale` or `top.matrix_sram.banks.3`."""
+    """Signals and memories by attribute path, e.g. `top.dispatcher.scale` or
+    `top.matrix_sram.banks.3`."""
 
     def __init__(self) -> None:
         self.signals: dict[str, Signal] = {}
@@ -41,9 +42,11 @@ class Reachable:
 
 
 def reachable(root: Any) -> Reachable:
-    """Everything reachable from `root` through attributes, lists and dicts; the shortest path names it.
+    """Everything reachable from `root` through attributes, lists and dicts; the shortest path names
+    it.
 
-    Components that are met count as used, so that Amaranth does not complain that they are never elaborated.
+    Components that are met count as used, so that Amaranth does not complain that they are never
+    elaborated.
     """
     found = Reachable()
     seen: set[int] = set()
@@ -77,6 +80,10 @@ def _inner(item: Any) -> list[tuple[str, Any]]:
     if isinstance(item, wiring.FlippedInterface):
         return [("flipped", wiring.flipped(item))]
     module = type(item).__module__
-    if isinstance(item, _INTERFACES) or module == "amaranth.lib.stream" or module.split(".")[0] in _PACKAGES:
+    if (
+        isinstance(item, _INTERFACES)
+        or module == "amaranth.lib.stream"
+        or module.split(".")[0] in _PACKAGES
+    ):
         return list(getattr(item, "__dict__", {}).items())
     return []

@@ -1,4 +1,5 @@
-"""The whole design as C: layout of the storage, a function per unit, and the loops that call them."""
+"""The whole design as C: layout of the storage, a function per unit, and the loops that call
+them."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -23,9 +24,11 @@ static const unit second_half[] = {{{commits}}};
 /* Runs what has an input that changed, in order; 1 if that never ends. */
 FAR int settle(u8 *M) {{
   u64u *flags = P64(0);
-  for (int pass = 0; pass < 1000; pass++) {{
+  i64 patience = 64000 * {comb_words};
+  for (;;) {{
     for (int w = 0; w < {comb_words}; w++) {{
       while (flags[w]) {{
+        if (--patience < 0) return 1;
         int bit = __builtin_ctzll(flags[w]);
         flags[w] &= flags[w] - 1;
         first_half[64 * w + bit](M);
@@ -35,7 +38,6 @@ FAR int settle(u8 *M) {{
     for (int w = 0; w < {comb_words}; w++) left |= flags[w];
     if (!left) return 0;
   }}
-  return 1;
 }}
 
 FAR void edge(u8 *M) {{
@@ -98,7 +100,9 @@ def _place(netlist: Netlist, plan: Schedule, layout: Layout) -> None:
 
     def nets_of(terms: Iterable[Term]) -> Iterable[int]:
         for term in terms:
-            yield from (p.attr[0] for p in (term.args if term.op == "cat" else (term,)) if p.op == "ref")
+            yield from (
+                p.attr[0] for p in (term.args if term.op == "cat" else (term,)) if p.op == "ref"
+            )
 
     leaves = [u for u in plan.comb if u.kind == "leaf"]
     for unit in leaves:
@@ -125,14 +129,16 @@ def make_program(netlist: Netlist, host: Callable[[UnitEmitter], str] | None = N
     leaves: dict[object, LeafFunction] = {}
     for cell in netlist.leaves:
         if cell.leaf.key not in leaves:
-            leaves[cell.leaf.key] = LeafFunction(cell.leaf, f"leaf_{len(leaves)}_{type(cell.leaf).__name__}")
+            leaves[cell.leaf.key] = LeafFunction(
+                cell.leaf, f"leaf_{len(leaves)}_{type(cell.leaf).__name__}"
+            )
     emitter = UnitEmitter(netlist, plan, layout, leaves, 64 * sync_words)
     bodies = [emitter.unit(u) for u in plan.units]
     extra = host(emitter) if host is not None else ""
     main = "\n".join(
         [
             PRELUDE,
-            "#define EXPORT __attribute__((visibility(\"default\")))",
+            '#define EXPORT __attribute__((visibility("default")))',
             *(f"{f.prototype};" for f in leaves.values()),
             *emitter.tables.text,
             "",
@@ -149,7 +155,9 @@ def make_program(netlist: Netlist, host: Callable[[UnitEmitter], str] | None = N
     sources = {"design.c": main}
     if leaves:
         sources["leaves.c"] = "\n".join([PRELUDE, *(f.emit() for f in leaves.values())])
-    groups = [(len(u.leaves), leaves[u.leaves[0].leaf.key].title) for u in plan.comb if u.kind == "leaf"]
+    groups = [
+        (len(u.leaves), leaves[u.leaves[0].leaf.key].title) for u in plan.comb if u.kind == "leaf"
+    ]
     return Program(netlist, plan, layout, sources, list(leaves.values()), groups, emitter)
 
 

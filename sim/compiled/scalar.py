@@ -34,7 +34,8 @@ _COMPARE = {"eq": "==", "ne": "!=", "ult": "<", "ule": "<=", "slt": "<", "sle": 
 
 
 class ScalarEmitter:
-    """Writes the lines of one C function; values that were computed in an open block are used again."""
+    """Writes the lines of one C function; values that were computed in an open block are used
+    again."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -105,7 +106,9 @@ class ScalarEmitter:
         """A C name or constant with the value."""
         if term.op == "const":
             return literal(term.attr, term.width)
-        return self.recall(term) or self.remember(term, self.bind(ctype(term.width), self._scalar(term)))
+        return self.recall(term) or self.remember(
+            term, self.bind(ctype(term.width), self._scalar(term))
+        )
 
     def as_width(self, term: Term, width: int) -> str:
         """The value in the type for `width` bits."""
@@ -126,7 +129,7 @@ class ScalarEmitter:
     def _scalar(self, term: Term) -> str:
         op, width, args = term.op, term.width, term.args
         if op == "ref":
-            return self.reference(*term.attr, width)
+            return self.reference(term.attr[0], term.attr[1], width)
         if op == "cat":
             return self._cat(term)
         if op == "slice":
@@ -207,8 +210,15 @@ class ScalarEmitter:
         if term.op in ("slt", "sle"):
             up = _bits(width) - width
             kind = f"i{_bits(width)}"
-            left, right = ((f"({kind})({self.scalar(x)} << {up})" if up else f"({kind}){self.scalar(x)}") for x in (a, b))
-        elif term.op in ("ult", "ule") and width <= 32 and max(effective_width(a), effective_width(b)) < 32:
+            left, right = (
+                (f"({kind})({self.scalar(x)} << {up})" if up else f"({kind}){self.scalar(x)}")
+                for x in (a, b)
+            )
+        elif (
+            term.op in ("ult", "ule")
+            and width <= 32
+            and max(effective_width(a), effective_width(b)) < 32
+        ):
             # AVX2 compares signed numbers only.
             left, right = f"(i32){self.scalar(a)}", f"(i32){self.scalar(b)}"
         else:
@@ -236,10 +246,8 @@ class ScalarEmitter:
                 by = f"({by} < {bits} ? {by} : {bits - 1})"
             return self._masked(f"(u{bits})({self._signed(value, width)} >> {by})", width)
         text = self.scalar(value)
-        if term.op == "lshr":
-            shifted = f"{text} >> {{}}"
-        else:
-            shifted = self._masked(f"{text} << {{}}", width)
+        left = term.op == "shl"
+        shifted = self._masked(f"{text} << {{}}", width) if left else f"{text} >> {{}}"
         if most < bits:
             return shifted.format(by)
         return f"{by} < {bits} ? ({shifted.format(f'({by} & {bits - 1})')}) : 0"
@@ -252,5 +260,9 @@ class ScalarEmitter:
             mask = int(pattern.replace("0", "1").replace("-", "0"), 2)
             value = literal(int(pattern.replace("-", "0"), 2), test.width)
             whole = mask == (1 << test.width) - 1
-            tests.append(f"{text} == {value}" if whole else f"({text} & {literal(mask, test.width)}) == {value}")
+            tests.append(
+                f"{text} == {value}"
+                if whole
+                else f"({text} & {literal(mask, test.width)}) == {value}"
+            )
         return tests[0] if len(tests) == 1 else " | ".join(f"({t})" for t in tests)

@@ -18,8 +18,10 @@ __all__ = ["Reads", "Schedule", "Unit", "filtered", "schedule"]
 class Unit:
     """Evaluated as a whole.
 
-    `kind` is comb (statements, in layers), leaf (equal leaves), show (a combinational read port); after these, at the
-    clock edge: sync (statements that set next values), fetch (clocked read ports with one enable), write (the ports of
+    `kind` is comb (statements, in layers), leaf (equal leaves), show (a combinational read port);
+    after these, at the
+    clock edge: sync (statements that set next values), fetch (clocked read ports with one enable),
+    write (the ports of
     a memory, or the ports with one enable of many).
     """
 
@@ -49,7 +51,11 @@ class Reads:
             if term.op == "ref":
                 known = frozenset((term.attr[0],))
             else:
-                known = frozenset().union(*(self.term(a) for a in term.args)) if term.args else frozenset()
+                known = (
+                    frozenset().union(*(self.term(a) for a in term.args))
+                    if term.args
+                    else frozenset()
+                )
             self._known[id(term)] = known
         return known
 
@@ -99,7 +105,9 @@ def guard(statements: Sequence[Statement]) -> Hashable:
     """Equal for processes that do something under the same conditions; None if there are none."""
     if not all(isinstance(s, Branch) for s in statements):
         return None
-    return tuple((id(s.test), tuple(p for p, _ in s.cases)) for s in statements if isinstance(s, Branch))
+    return tuple(
+        (id(s.test), tuple(p for p, _ in s.cases)) for s in statements if isinstance(s, Branch)
+    )
 
 
 def _components(count: int, after: list[set[int]]) -> list[list[int]]:
@@ -169,7 +177,9 @@ def _order(units: list[Unit]) -> list[list[Unit]]:
 
 
 def _comb_unit(statements: list[Statement], reads: Reads) -> Unit:
-    return Unit("comb", list(driven_nets(statements)), reads.statements(statements), statements=statements)
+    return Unit(
+        "comb", list(driven_nets(statements)), reads.statements(statements), statements=statements
+    )
 
 
 def schedule(netlist: Netlist) -> Schedule:
@@ -191,7 +201,9 @@ def schedule(netlist: Netlist) -> Schedule:
         for component in components:
             for unit in component:
                 if len(component) > 1 and unit.kind == "comb" and len(unit.drives) > 1:
-                    split += [_comb_unit(filtered(unit.statements, {n}), reads) for n in unit.drives]
+                    split += [
+                        _comb_unit(filtered(unit.statements, {n}), reads) for n in unit.drives
+                    ]
                 else:
                     split.append(unit)
         units = split
@@ -260,10 +272,21 @@ def _port_kind(netlist: Netlist, term: Term, origin: dict[int, Hashable]) -> Has
         net, start = term.attr
         whole = netlist.nets[net].width
         place = start if whole <= 64 and term.width % 8 else None
-        return "ref", term.width, min(whole, 65) if place is not None else None, place, origin.get(net)
+        return (
+            "ref",
+            term.width,
+            min(whole, 65) if place is not None else None,
+            place,
+            origin.get(net),
+        )
     if term.op == "const":
         return "const", term.width, term.attr
-    return term.op, term.width, str(term.attr), tuple(_port_kind(netlist, a, origin) for a in term.args)
+    return (
+        term.op,
+        term.width,
+        str(term.attr),
+        tuple(_port_kind(netlist, a, origin) for a in term.args),
+    )
 
 
 def _sync_units(netlist: Netlist, reads: Reads) -> list[Unit]:
@@ -280,7 +303,9 @@ def _sync_units(netlist: Netlist, reads: Reads) -> list[Unit]:
     for processes in joined.values():
         statements = [s for p in processes for s in p.statements]
         nets = [n for p in processes for n in p.nets]
-        result.append(Unit("sync", nets, reads.statements(statements) | reset, statements=statements))
+        result.append(
+            Unit("sync", nets, reads.statements(statements) | reset, statements=statements)
+        )
     fetches: dict[Hashable, Unit] = {}
     writers: dict[Hashable, Unit] = {}
     for memory in netlist.memories:
@@ -294,7 +319,11 @@ def _sync_units(netlist: Netlist, reads: Reads) -> list[Unit]:
                 for number in port.transparent_for:
                     unit.reads |= _write_reads(memory.writes[number], reads)
         if memory.writes:
-            key = ("en", id(memory.writes[0].en)) if len(memory.writes) == 1 else ("memory", memory.index)
+            key = (
+                ("en", id(memory.writes[0].en))
+                if len(memory.writes) == 1
+                else ("memory", memory.index)
+            )
             unit = writers.setdefault(key, Unit("write", [], set()))
             unit.writes += memory.writes
             unit.reads |= set().union(*(_write_reads(w, reads) for w in memory.writes))

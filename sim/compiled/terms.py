@@ -1,11 +1,14 @@
 """Bit-vector terms: what the design computes, with every width and every sign made explicit.
 
-A term is an unsigned bit pattern of a fixed width. Equal terms are one object, so sharing in the design stays sharing
-in the generated code. The constructors simplify: wiring (slices, concatenations) dissolves, and arithmetic whose upper
+A term is an unsigned bit pattern of a fixed width. Equal terms are one object, so sharing in the
+design stays sharing
+in the generated code. The constructors simplify: wiring (slices, concatenations) dissolves, and
+arithmetic whose upper
 bits nobody uses is narrowed.
 """
 
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Any, Self
 
 __all__ = ["WIRING", "Term", "TermFactory", "cuts_of", "effective_width"]
@@ -43,7 +46,9 @@ class Term:
         self.op, self.width, self.args, self.attr = op, width, args, attr
 
     def __repr__(self) -> str:
-        inner = ", ".join([*map(repr, self.args), *([repr(self.attr)] if self.attr is not None else [])])
+        inner = ", ".join(
+            [*map(repr, self.args), *([repr(self.attr)] if self.attr is not None else [])]
+        )
         return f"{self.op}{self.width}({inner})"
 
 
@@ -111,10 +116,17 @@ class TermFactory:
                         value = last.attr | piece.attr << last.width
                         flat[-1] = self.const(value, last.width + piece.width)
                         continue
-                    if piece.op == "ref" and piece.attr == (last.attr[0], last.attr[1] + last.width):
+                    if piece.op == "ref" and piece.attr == (
+                        last.attr[0],
+                        last.attr[1] + last.width,
+                    ):
                         flat[-1] = self.ref(*last.attr, last.width + piece.width)
                         continue
-                    if piece.op == "slice" and piece.args == last.args and piece.attr == last.attr + last.width:
+                    if (
+                        piece.op == "slice"
+                        and piece.args == last.args
+                        and piece.attr == last.attr + last.width
+                    ):
                         flat[-1] = self.slice(last.args[0], last.attr, last.width + piece.width)
                         continue
                 flat.append(piece)
@@ -126,7 +138,7 @@ class TermFactory:
 
     def slice(self, term: Term, start: int, width: int) -> Term:
         """`width` bits from bit `start` on; they must exist."""
-        assert start >= 0 and width >= 0 and start + width <= term.width, (term, start, width)
+        assert 0 <= start <= start + width <= term.width, (term, start, width)
         if width == term.width:
             return term
         if not width:
@@ -156,7 +168,9 @@ class TermFactory:
             if start == 0:
                 return self.sext(inner, width)
         if op in _NARROWS and stop < term.width and _kind(stop) < _kind(term.width):
-            return self.slice(self.op(op, *(self.slice(a, 0, stop) for a in term.args)), start, width)
+            return self.slice(
+                self.op(op, *(self.slice(a, 0, stop) for a in term.args)), start, width
+            )
         if op == "shl" and stop < term.width and _kind(stop) < _kind(term.width):
             inner = self.shift("shl", self.slice(term.args[0], 0, stop), term.args[1])
             return self.slice(inner, start, width)
@@ -164,7 +178,8 @@ class TermFactory:
 
     @staticmethod
     def _worth_slicing(term: Term, width: int) -> bool:
-        """Whether the operands had better be sliced than the result: it then fits a smaller C type, or wiring goes."""
+        """Whether the operands had better be sliced than the result: it then fits a smaller C type,
+        or wiring goes."""
         return _kind(width) < _kind(term.width) or any(a.op in ("cat", "const") for a in term.args)
 
     def _slice_cat(self, term: Term, start: int, stop: int) -> Term:
@@ -196,7 +211,11 @@ class TermFactory:
             return self.const(term.attr - (sign << term.width), width)
         if term.op == "sext":
             return self.sext(term.args[0], width)
-        if term.op == "cat" and term.args[-1].op == "const" and not term.args[-1].attr >> (term.args[-1].width - 1):
+        if (
+            term.op == "cat"
+            and term.args[-1].op == "const"
+            and not term.args[-1].attr >> (term.args[-1].width - 1)
+        ):
             return self.zext(term, width)
         return self._make("sext", width, (term,))
 
@@ -280,7 +299,8 @@ class TermFactory:
 
     def mux(self, condition: Term, one: Term, zero: Term) -> Term:
         """`one` if the condition is 1. Bits on which both agree are not chosen between."""
-        assert condition.width == 1 and one.width == zero.width
+        assert condition.width == 1
+        assert one.width == zero.width
         if one is zero or not one.width:
             return one
         if condition.op == "const":
@@ -309,7 +329,7 @@ class TermFactory:
         cuts = sorted({*cuts_of(a), *cuts_of(b)})
         runs: list[tuple[int, int]] = []
         before = None
-        for low, high in zip(cuts, cuts[1:], strict=False):
+        for low, high in pairwise(cuts):
             same = self.slice(a, low, high - low) is self.slice(b, low, high - low)
             if runs and same == before:
                 runs[-1] = runs[-1][0], high
@@ -332,7 +352,9 @@ class TermFactory:
             low, high = tested[0], tested[-1] + 1
             if len(tested) == high - low:
                 value = int(pattern[len(pattern) - high : len(pattern) - low], 2)
-                return self.compare("eq", self.slice(test, low, high - low), self.const(value, high - low))
+                return self.compare(
+                    "eq", self.slice(test, low, high - low), self.const(value, high - low)
+                )
         return self._make("match", 1, (test,), patterns)
 
     def leading(self, a: Term) -> Term:

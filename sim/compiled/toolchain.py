@@ -1,4 +1,5 @@
-"""The C compiler of this machine, and the compilation of a program's sources to a shared library."""
+"""The C compiler of this machine, and the compilation of a program's sources to a shared
+library."""
 
 import hashlib
 import importlib.util
@@ -14,8 +15,8 @@ from pathlib import Path
 __all__ = ["Compiler", "CompilerError", "compile_library", "find_compiler", "machine_identity"]
 
 INSTALL_HINT = (
-    "engine compiled needs a C compiler: install gcc or clang (Debian: apt install gcc; macOS: xcode-select --install), "
-    "or, without administrator rights, pip install ziglang"
+    "engine compiled needs a C compiler: install gcc or clang "
+    "(Debian: apt install gcc; macOS: xcode-select --install), or, without administrator rights, pip install ziglang"
 )
 _COMMON = ("-std=gnu11", "-fPIC", "-fvisibility=hidden", "-fno-strict-aliasing", "-fwrapv", "-w")
 #: Threaded jumps would give the loops over leaves a control flow that gcc does not vectorise.
@@ -51,14 +52,17 @@ def _native(zig: bool) -> tuple[str, ...]:
 
 @cache
 def find_compiler() -> Compiler | None:
-    """gcc, clang or cc of the search path, else the one in the Python package ziglang; None if there is none."""
+    """gcc, clang or cc of the search path, else the one in the Python package ziglang; None if
+    there is none."""
     candidates: list[tuple[tuple[str, ...], bool]] = [
         ((path,), False) for name in ("gcc", "clang", "cc") if (path := shutil.which(name))
     ]
     if importlib.util.find_spec("ziglang") is not None:
         candidates.append(((sys.executable, "-m", "ziglang", "cc"), True))
     for command, zig in candidates:
-        result = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False)
+        result = subprocess.run(
+            [*command, "--version"], capture_output=True, text=True, check=False
+        )
         if result.returncode == 0:
             return Compiler(command, result.stdout.strip(), (*_COMMON, *_native(zig)))
     return None
@@ -70,11 +74,17 @@ def machine_identity() -> str:
     info = Path("/proc/cpuinfo")
     if info.is_file():
         head = info.read_text(encoding="utf-8", errors="replace").split("\n\n")[0]
-        parts += [line for line in head.splitlines() if line.startswith(("model name", "flags", "Features"))]
+        parts += [
+            line
+            for line in head.splitlines()
+            if line.startswith(("model name", "flags", "Features"))
+        ]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
-def compile_library(compiler: Compiler, sources: Mapping[str, str], folder: Path, name: str) -> Path:
+def compile_library(
+    compiler: Compiler, sources: Mapping[str, str], folder: Path, name: str
+) -> Path:
     """Compiles sources, each on a core of its own, to `folder/name`.
 
     Raises:
@@ -85,17 +95,31 @@ def compile_library(compiler: Compiler, sources: Mapping[str, str], folder: Path
     for file, text in sources.items():
         source, target = folder / file, folder / f"{file}.o"
         source.write_text(text, encoding="utf-8")
-        command = [*compiler.command, *_LEVELS.get(file, ("-O2",)), *compiler.flags, "-c", str(source), "-o", str(target)]
+        command = [
+            *compiler.command,
+            *_LEVELS.get(file, ("-O2",)),
+            *compiler.flags,
+            "-c",
+            str(source),
+            "-o",
+            str(target),
+        ]
         objects.append(str(target))
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
         running.append((command, process))
     outcomes = [(command, process, process.communicate()[0]) for command, process in running]
     for command, process, output in outcomes:
         if process.returncode:
-            raise CompilerError(f"{' '.join(command)} failed with {process.returncode}:\n{output[-4000:]}")
+            raise CompilerError(
+                f"{' '.join(command)} failed with {process.returncode}:\n{output[-4000:]}"
+            )
     target = folder / name
     command = [*compiler.command, *compiler.flags, "-shared", "-o", str(target), *objects]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     if result.returncode:
-        raise CompilerError(f"{' '.join(command)} failed with {result.returncode}:\n{result.stderr[-4000:]}")
+        raise CompilerError(
+            f"{' '.join(command)} failed with {result.returncode}:\n{result.stderr[-4000:]}"
+        )
     return target

@@ -58,14 +58,20 @@ class Wakes:
 
 
 class UnitEmitter:
-    """Writes `static void unit_<index>(u8 *M)` for each unit, and `commit_<index>` for the second half of clocked ones."""
+    """Writes `static void unit_<index>(u8 *M)` for each unit, and `commit_<index>` for the second
+    half of clocked ones."""
 
     def __init__(
-        self, netlist: Netlist, schedule: Schedule, layout: Layout, leaves: dict[object, LeafFunction], commit: int
+        self,
+        netlist: Netlist,
+        schedule: Schedule,
+        layout: Layout,
+        leaves: dict[object, LeafFunction],
+        commit: int,
     ) -> None:
         self.netlist, self.layout, self._leaves = netlist, layout, leaves
         self._reads: Reads = schedule.reads
-        self._commit = commit  # index of the first flag that asks for a commit, minus that of the first sync unit
+        self._commit = commit  # from the flag of a clocked unit to the one that asks for its commit
         self.wakes = Wakes(schedule)
         self.tables = Tables()
 
@@ -95,7 +101,8 @@ class UnitEmitter:
     # Combinational logic
 
     def _layers(self, unit: Unit) -> list[tuple[list[int], bool]]:
-        """The unit's nets, each after those it reads; the last layer is marked if it reads itself."""
+        """The unit's nets, each after those it reads; the last layer is marked if it reads
+        itself."""
         left = dict.fromkeys(unit.drives)
         needs: dict[int, set[int]] = {}
         for net in left:
@@ -114,7 +121,11 @@ class UnitEmitter:
     def _comb(self, unit: Unit) -> str:
         e = self.start()
         for nets, loops in self._layers(unit):
-            statements = filtered(unit.statements, set(nets)) if len(nets) < len(unit.drives) else unit.statements
+            statements = (
+                filtered(unit.statements, set(nets))
+                if len(nets) < len(unit.drives)
+                else unit.statements
+            )
             names: dict[int, str] = {}
             for index in nets:
                 net = self.netlist.nets[index]
@@ -143,14 +154,21 @@ class UnitEmitter:
         slot, wake = self.layout.slots[index], self.wakes.net(index, itself=itself)
         if slot.size <= 8:
             place = f"S{8 * slot.size}({slot.at})"
-            e.line(f"if ({place} != {name}) {{ {place} = {name}; {wake} }}" if wake else f"{place} = {name};")
+            e.line(
+                f"if ({place} != {name}) {{ {place} = {name}; {wake} }}"
+                if wake
+                else f"{place} = {name};"
+            )
         else:
             n = slot.size // 8
             copy = f"w_copy(P64({slot.at}), {name}, {n});"
             e.line(f"if (!w_eq(P64({slot.at}), {name}, {n})) {{ {copy} {wake} }}" if wake else copy)
 
-    def _statements(self, e: StorageEmitter, statements: Sequence[Statement], names: dict[int, str]) -> None:
-        """Emits statements; `names` has the C lvalue of each narrow net and a pointer for each wide one."""
+    def _statements(
+        self, e: StorageEmitter, statements: Sequence[Statement], names: dict[int, str]
+    ) -> None:
+        """Emits statements; `names` has the C lvalue of each narrow net and a pointer for each wide
+        one."""
         if e.touch and any(not isinstance(s, Branch) for s in statements):
             e.line(e.touch)
         for statement in statements:
@@ -169,7 +187,10 @@ class UnitEmitter:
             elif value.width == net.width:
                 e.line(f"{name} = {e.scalar(value)};")
             else:
-                keep = literal(((1 << net.width) - 1) & ~(((1 << value.width) - 1) << statement.start), net.width)
+                keep = literal(
+                    ((1 << net.width) - 1) & ~(((1 << value.width) - 1) << statement.start),
+                    net.width,
+                )
                 text = e.as_width(value, net.width)
                 text = f"({text} << {statement.start})" if statement.start else text
                 e.line(f"{name} = ({name} & {keep}) | {text};")
@@ -208,7 +229,11 @@ class UnitEmitter:
         if not cases or not any(body for _, body in cases):
             return
         (patterns, body), rest = cases[0], cases[1:]
-        condition = self.netlist.factory.one if patterns is None else self.netlist.factory.match(test, patterns)
+        condition = (
+            self.netlist.factory.one
+            if patterns is None
+            else self.netlist.factory.match(test, patterns)
+        )
         if condition.op == "const":
             if condition.attr:
                 self._statements(e, body, names)
@@ -273,7 +298,8 @@ class UnitEmitter:
             e.line(f"{array}[{i}] = {e.scalar(term)};")
 
     def _parts(self, term: Term) -> list[tuple[int, int, int]] | None:
-        """(address or constant, load size or 0, first bit) of the parts of an operand, if each is one load."""
+        """(address or constant, load size or 0, first bit) of the parts of an operand, if each is
+        one load."""
         parts: list[tuple[int, int, int]] = []
         at = 0
         for part in term.args if term.op == "cat" else (term,):
@@ -292,7 +318,9 @@ class UnitEmitter:
         self, e: StorageEmitter, array: str, rows: Sequence[list[tuple[int, int, int]]], width: int
     ) -> None:
         count = len(rows)
-        inner = min((self._run([r[k][0] for r in rows]) for k in range(len(rows[0]))), default=count)
+        inner = min(
+            (self._run([r[k][0] for r in rows]) for k in range(len(rows[0]))), default=count
+        )
         texts: list[str] = []
         for k, (_, size, at) in enumerate(rows[0]):
             column = [r[k][0] for r in rows]
@@ -301,7 +329,8 @@ class UnitEmitter:
                 text = literal(column[0], width) if len(set(column)) == 1 else None
                 text = text or f"({ctype(width)}){self.tables.table('u64', column)}[i]"
             else:
-                text = f"({ctype(width)})L{8 * size}({index or self.tables.table('i32', column) + '[i]'})"
+                index = index or f"{self.tables.table('i32', column)}[i]"
+                text = f"({ctype(width)})L{8 * size}({index})"
             texts.append(f"({text} << {at})" if at else text)
         value = " | ".join(texts)
         if inner == count:
@@ -332,7 +361,9 @@ class UnitEmitter:
             return f"{column[0]} + {step} * i"
         return f"{column[0]} + {outer} * j + {step} * k"
 
-    def _scatter(self, e: StorageEmitter, unit: Unit, port: str, leaves: Sequence[LeafCell]) -> None:
+    def _scatter(
+        self, e: StorageEmitter, unit: Unit, port: str, leaves: Sequence[LeafCell]
+    ) -> None:
         nets = [c.outputs[port] for c in leaves]
         slots = [self.layout.slots[n] for n in nets]
         wake = self.wakes.text(set().union(*(self.wakes.bits(n, itself=unit.looped) for n in nets)))
@@ -349,7 +380,8 @@ class UnitEmitter:
         else:
             for i, slot in enumerate(slots):
                 place = f"S{8 * size}({slot.at})"
-                e.line(f"{changed} |= {place} ^ out_{port}[{i}]; {place} = (u{8 * size})out_{port}[{i}];")
+                e.line(f"{changed} |= {place} ^ out_{port}[{i}];")
+                e.line(f"{place} = (u{8 * size})out_{port}[{i}];")
         if wake:
             e.line(f"if ({changed}) {{ {wake} }}")
 
@@ -360,7 +392,9 @@ class UnitEmitter:
         names: dict[int, str] = {}
         for index in unit.drives:
             slot = self.layout.slots[index]
-            names[index] = f"S{8 * slot.size}({slot.next})" if slot.size <= 8 else f"P64({slot.next})"
+            names[index] = (
+                f"S{8 * slot.size}({slot.next})" if slot.size <= 8 else f"P64({slot.next})"
+            )
         e.line("u32 touched = 0;")
         e.touch = "touched = 1;"
         self._statements(e, unit.statements, names)
@@ -372,7 +406,9 @@ class UnitEmitter:
                         self._init(e, index, names[index])
                 e.line("touched = 1;")
         e.line(f"if (touched) {{ {self.wakes.text([unit.index + self._commit])} }}")
-        return self._function(f"unit_{unit.index}", e.lines, self.netlist.nets[unit.drives[0]].name) + self._committer(unit)
+        return self._function(
+            f"unit_{unit.index}", e.lines, self.netlist.nets[unit.drives[0]].name
+        ) + self._committer(unit)
 
     def _init(self, e: StorageEmitter, index: int, name: str) -> None:
         net = self.netlist.nets[index]
@@ -388,15 +424,20 @@ class UnitEmitter:
         for index in sorted(unit.drives, key=lambda n: self.layout.slots[n].at):
             slot, wake = self.layout.slots[index], self.wakes.units_of(index)
             last = runs[-1] if runs else None
-            if last and last[0] + last[2] == slot.at and last[1] + last[2] == slot.next and last[3] == wake:
+            if (
+                last
+                and last[0] + last[2] == slot.at
+                and last[1] + last[2] == slot.next
+                and last[3] == wake
+            ):
                 runs[-1] = last[0], last[1], last[2] + slot.size, wake
             else:
                 runs.append((slot.at, slot.next, slot.size, wake))
         for at, following, size, wake in runs:
             text = self.wakes.text(wake)
             if size in (1, 2, 4, 8):
-                kind = f"S{8 * size}"
-                e.line(f"if ({kind}({at}) != {kind}({following})) {{ {kind}({at}) = {kind}({following}); {text} }}")
+                now, later = f"S{8 * size}({at})", f"S{8 * size}({following})"
+                e.line(f"if ({now} != {later}) {{ {now} = {later}; {text} }}")
             elif size % 8 == 0:
                 pair = f"P64({at}), P64({following}), {size // 8}"
                 e.line(f"if (!w_eq({pair})) {{ w_copy({pair}); {text} }}")
@@ -440,7 +481,8 @@ class UnitEmitter:
         elif fits == "1":
             e.line(f"w_copy({name}, P64({row}), {words(width)});")
         else:
-            e.line(f"if ({fits}) w_copy({name}, P64({row}), {words(width)}); else w_zero({name}, {words(width)});")
+            e.line(f"if ({fits}) w_copy({name}, P64({row}), {words(width)});")
+            e.line(f"else w_zero({name}, {words(width)});")
 
     def _fetch(self, unit: Unit) -> str:
         e = self.start()
@@ -449,7 +491,9 @@ class UnitEmitter:
         targets: list[str] = []
         for net in nets:
             slot = self.layout.slots[net.index]
-            targets.append(f"S{8 * slot.size}({slot.next})" if slot.size <= 8 else f"P64({slot.next})")
+            targets.append(
+                f"S{8 * slot.size}({slot.next})" if slot.size <= 8 else f"P64({slot.next})"
+            )
         if self.netlist.reset is not None:
             with e.block(f"if ({e.scalar(self.netlist.reset)})"):
                 for net, target in zip(nets, targets, strict=True):
@@ -482,10 +526,14 @@ class UnitEmitter:
         else:
             for write in unit.writes:
                 en = write.en
-                enabled = e.scalar(en) if en.width <= 64 else f"w_any({e.wide(en)}, {words(en.width)})"
+                enabled = (
+                    e.scalar(en) if en.width <= 64 else f"w_any({e.wide(en)}, {words(en.width)})"
+                )
                 with e.block(f"if ({enabled})"):
                     self._write_port(e, write)
-        return self._function(f"unit_{unit.index}", e.lines, self.netlist.memories[unit.writes[0].memory].name)
+        return self._function(
+            f"unit_{unit.index}", e.lines, self.netlist.memories[unit.writes[0].memory].name
+        )
 
     def _write_port(self, e: StorageEmitter, write: WritePort) -> None:
         memory = self.netlist.memories[write.memory]
@@ -510,20 +558,22 @@ class UnitEmitter:
             en, mask = e.scalar(write.en), e.name("mask")
             kind = ctype(width)
             e.line(f"{kind} {mask} = 0;")
-            e.line(f"for (int i = 0; i < {groups}; i++) if ({en} >> i & 1) {mask} |= {mask_of(grain, width)} << {grain} * i;")
+            one = f"if ({en} >> i & 1) {mask} |= {mask_of(grain, width)} << {grain} * i;"
+            e.line(f"for (int i = 0; i < {groups}; i++) {one}")
             e.line(f"{target} = ({target} & ~{mask}) | ({e.scalar(write.data)} & {mask});")
         else:
             en, data = e.wide(write.en), e.wide(write.data)
             if groups <= 64:
-                e.line(f"if ({en}[0] == {mask_of(groups, 64)}) w_copy({target}, {data}, {words(width)});")
+                whole = f"{en}[0] == {mask_of(groups, 64)}"
+                e.line(f"if ({whole}) w_copy({target}, {data}, {words(width)});")
                 head = "else "
             else:
                 head = ""
             one = f"{en}[i / 64] >> (i % 64) & 1"
             if grain % 8 == 0:
                 step = grain // 8
-                copy = f"memcpy((u8 *)({target}) + {step} * i, (const u8 *)({data}) + {step} * i, {step});"
+                to, origin = (f"(u8 *)({p}) + {step} * i" for p in (target, data))
+                copy = f"memcpy({to}, {origin}, {step});"
             else:
                 copy = f"w_move({target}, {data}, {grain} * i, {grain});"
             e.line(f"{head}for (int i = 0; i < {groups}; i++) if ({one}) {copy}")
-

@@ -1,4 +1,5 @@
-"""C for the design's processes: nets in storage, and values of more than 64 bits as arrays of words."""
+"""C for the design's processes: nets in storage, and values of more than 64 bits as arrays of
+words."""
 
 from collections.abc import Callable, Sequence
 
@@ -146,10 +147,15 @@ class StorageEmitter(ScalarEmitter):
         """Computes a value into the words at `target`, which no operand shares."""
         op, width, args, n = term.op, term.width, term.args, words(term.width)
         if op == "ref":
-            self._slice_into(f"P64({self.layout.slots[term.attr[0]].at})", self.layout.nets[term.attr[0]].width,
-                             term.attr[1], width, target)  # fmt: skip
+            net, start = term.attr
+            source = f"P64({self.layout.slots[net].at})"
+            self._slice_into(source, self.layout.nets[net].width, start, width, target)
         elif op == "const":
-            self.line(f"w_copy({target}, {self.wide(term)}, {n});" if term.attr else f"w_zero({target}, {n});")
+            self.line(
+                f"w_copy({target}, {self.wide(term)}, {n});"
+                if term.attr
+                else f"w_zero({target}, {n});"
+            )
         elif op == "cat":
             self._cat_into(term, target)
         elif op == "slice":
@@ -161,7 +167,9 @@ class StorageEmitter(ScalarEmitter):
             with self.block("else"):
                 self.wide_into(args[2], target)
         elif op in _WIDE_BINARY:
-            self.line(f"{_WIDE_BINARY[op]}({target}, {self.wide(args[0])}, {self.wide(args[1])}, {n});")
+            self.line(
+                f"{_WIDE_BINARY[op]}({target}, {self.wide(args[0])}, {self.wide(args[1])}, {n});"
+            )
             if op in ("add", "sub"):
                 self._trim(target, width)
         elif op == "not":
@@ -177,7 +185,9 @@ class StorageEmitter(ScalarEmitter):
             self.line(f"w_{op}({target}, {n}, {self.wide(args[0])}, {n}, {self._amount(args[1])});")
             self._trim(target, width)
         elif op == "ashr":
-            self.line(f"w_ashr({target}, {self.wide(args[0])}, {n}, {width}, {self._amount(args[1])});")
+            self.line(
+                f"w_ashr({target}, {self.wide(args[0])}, {n}, {width}, {self._amount(args[1])});"
+            )
             self._trim(target, width)
         elif op == "sext":
             inner = args[0]
@@ -234,7 +244,9 @@ class StorageEmitter(ScalarEmitter):
             if part.width > 64:
                 pointer = self.wide(part)
                 if at % 8 == 0 and part.width % 8 == 0:
-                    self.line(f"memcpy((u8 *)({target}) + {at // 8}, {pointer}, {part.width // 8});")
+                    self.line(
+                        f"memcpy((u8 *)({target}) + {at // 8}, {pointer}, {part.width // 8});"
+                    )
                 else:
                     self.line(f"w_put({target}, {at}, {pointer}, {part.width});")
                 continue
@@ -246,7 +258,9 @@ class StorageEmitter(ScalarEmitter):
         for index, texts in sorted(accumulated.items()):
             self.line(f"{target}[{index}] |= {' | '.join(texts)};")
 
-    def _plan_cat(self, parts: Sequence[Term]) -> tuple[list[tuple[int, int, int]], list[tuple[int, Term]]]:
+    def _plan_cat(
+        self, parts: Sequence[Term]
+    ) -> tuple[list[tuple[int, int, int]], list[tuple[int, Term]]]:
         """Parts as copies of bytes (target byte, address, count) and others (first bit, part)."""
         copies: list[tuple[int, int, int]] = []
         single: list[tuple[int, Term]] = []
@@ -296,11 +310,15 @@ class StorageEmitter(ScalarEmitter):
             raise UnsupportedError(f"an assignment at an offset of {at.width} bits")
         by = self.scalar(at)
         if value.width > whole:
-            text = self.bind(kind, f"({kind})({self.wide_bits(value, 0, whole) if value.width > 64 else f'{self.scalar(value)} & {mask_of(whole, value.width)}'})")
-            width = whole
+            if value.width > 64:
+                low = self.wide_bits(value, 0, whole)
+            else:
+                low = f"{self.scalar(value)} & {mask_of(whole, value.width)}"
+            text, width = self.bind(kind, f"({kind})({low})"), whole
         else:
             text, width = self.as_width(value, whole), value.width
         sure = self.bind("u32", f"{by} < {whole}")
         shift = self.bind("u32", f"(u32)({by} & {bits - 1})")
         mask = literal((1 << width) - 1, whole)
-        return f"{sure} ? ({old} & ~({mask} << {shift})) | (({text} << {shift}) & {mask_of(whole)}) : {old}"
+        new = f"({old} & ~({mask} << {shift})) | (({text} << {shift}) & {mask_of(whole)})"
+        return f"{sure} ? {new} : {old}"

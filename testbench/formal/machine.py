@@ -5,7 +5,7 @@ memory is a free input of the proof.
 from collections.abc import Iterator
 from typing import Any
 
-from amaranth.hdl import Elaboratable, Module, Value
+from amaranth.hdl import Elaboratable, Fragment, Module, Value
 from amaranth.lib import wiring
 
 from isa.config import PlenaConfig
@@ -47,6 +47,7 @@ class AbstractMachine(PlenaTop):
             real = getattr(self, name)
             _mark_used(real)
             setattr(self, name, FreeUnit(real.signature))
+        self.scoreboard_registers = _registers(self.dispatcher.scoreboard)
 
     def free_signals(self) -> Iterator[tuple[str, Value]]:
         """What the proof leaves open, by a unique name: the host's and the memory's side, and
@@ -55,6 +56,16 @@ class AbstractMachine(PlenaTop):
         for name in UNITS:
             unit = getattr(self, name)
             yield from _signals(unit, unit.signature, wiring.Flow.Out, name)
+
+
+def _registers(component: Any) -> dict[str, Any]:
+    """The registers of a component by name, for lemmas; it is elaborated here, once and for
+    all."""
+    fragment = Fragment.get(component, None)
+    fragment.origins = ()  # it is entered again where the component stands
+    component.elaborate = lambda _platform: fragment
+    statements = fragment.statements["sync"]
+    return {s.name: s for statement in statements for s in statement._lhs_signals()}
 
 
 def _mark_used(part: Any) -> None:
@@ -72,5 +83,5 @@ def _signals(
     component: Any, signature: wiring.Signature, flow: Any, prefix: str
 ) -> Iterator[tuple[str, Value]]:
     for path, member, value in signature.flatten(component):
-        if member.flow is flow:
+        if member.flow is flow:  # type: ignore[attr-defined]
             yield "__".join((prefix, *map(str, path))), Value.cast(value)

@@ -7,7 +7,7 @@ instruction completes, so that they share no idea.
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, MemoryData, Module, Mux, Signal, Value
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -57,13 +57,14 @@ class Program(wiring.Component):
             }
         )
         layout = data.StructLayout({"word": 32, "stage": Stage})
-        self.contents = memory.MemoryData(shape=layout, depth=config.IMEM_WORDS, init=[])
+        self.contents = MemoryData(shape=layout, depth=config.IMEM_WORDS, init=[])
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.copy = store = memory.Memory(self.contents)
-        write, read = store.write_port(), store.read_port(domain="comb")
-        row: Any = read.data
+        write: Any = store.write_port()
+        read: Any = store.read_port(domain="comb")
+        row = read.data
         m.d.comb += [
             write.en.eq(self.en),
             write.addr.eq(self.address),

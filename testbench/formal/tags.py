@@ -13,17 +13,27 @@ What is asserted is in `TagProof.elaborate`, each with its name.
 
 from typing import Any
 
-from amaranth.hdl import Assert, Assume, Cat, ClockDomain, Cover, Elaboratable, Module, Mux, Signal
-from amaranth.hdl import Value
+from amaranth.hdl import (
+    Assert,
+    Assume,
+    Cat,
+    ClockDomain,
+    Cover,
+    Elaboratable,
+    Module,
+    Mux,
+    Signal,
+    Value,
+)
 
 from isa.opcodes import Unit
 from isa.stages import Stage
 from rtl.dispatch.events import COMPLETIONS, RunState, Stall
-from rtl.profile import COUNTERS
+from testbench.formal.lemmas import covers, lemmas
 from testbench.formal.machine import CONFIG, AbstractMachine
 from testbench.formal.shadow import PORTS, TRACKED, Program, Unfinished
 
-#: Memories with unknown initial contents, by the path of their module; equal names, equal
+#: Memories with unknown initial contents, by path; equal names, equal
 #: contents.
 MEMORIES: dict[tuple[str, ...], str] = {
     ("top", "machine", "dispatcher", "imem"): "program",
@@ -37,13 +47,15 @@ MEMORIES: dict[tuple[str, ...], str] = {
 class TagProof(Elaboratable):
     """The machine beside its model, with assumptions, assertions and covers.
 
-    `shown` are the signals that explain a trace, by name.
+    `shown` are the signals that explain a trace, by name; `properties`, once elaborated, are the
+    names of the asserts that are not only lemmas.
     """
 
     def __init__(self) -> None:
         self.machine = AbstractMachine(CONFIG)
         self.program = Program(CONFIG)
         self.unfinished = Unfinished(CONFIG.INFLIGHT)
+        self.properties: list[str] = []
         self.shown: dict[str, Any] = {
             name: getattr(self.machine, name)
             for name in ("state", "pc", "stall", "counting", "bill_stage")
@@ -51,7 +63,7 @@ class TagProof(Elaboratable):
         self.shown |= {
             "word": self.program.word,
             "stage": self.program.stage,
-            "dispatched": self.machine.dispatch.valid,
+            "dispatched": Signal(name="dispatched"),
             "unfinished": self.unfinished.count,
             "oldest": self.unfinished.oldest,
         }
@@ -78,6 +90,7 @@ class TagProof(Elaboratable):
             program.write_word.eq(machine.imem_write_word),
             program.write_stage.eq(machine.imem_write_stage),
             program.pc.eq(machine.pc),
+            self.shown["dispatched"].eq(machine.dispatch.valid),
         ]
         self._connect_unfinished(m)
         self._assume(m)
@@ -87,7 +100,10 @@ class TagProof(Elaboratable):
             *self._counter_properties(m),
         ):
             m.d.sync += Assert(holds, name)
-        for name, reached in self._covers(m):
+            self.properties.append(name)
+        for name, holds in lemmas(self.machine, self.program, self.unfinished):
+            m.d.sync += Assert(holds, name)
+        for name, reached in covers(m, self.machine, self.unfinished):
             m.d.sync += Cover(reached, name)
         return m
 
@@ -169,7 +185,7 @@ class TagProof(Elaboratable):
         counting, dispatch, stall = machine.counting, machine.dispatch, machine.stall
         owner = Signal(Stage)
         m.d.comb += owner.eq(Mux(unfinished.count == 0, program.stage, unfinished.oldest))
-        profile = machine.profile
+        profile: Any = machine.profile
         reasons = [r for r in Stall if r is not Stall.NONE]
         stalls = {r: getattr(profile, f"stall_{r.name.lower()}_en") for r in reasons}
         properties: list[tuple[str, Value]] = [
@@ -197,7 +213,10 @@ class TagProof(Elaboratable):
             want = Mux(busy, getattr(unfinished, f"oldest_{unit.name}"), program.stage)
             en, stage = (getattr(profile, f"busy_{name}_{x}") for x in ("en", "stage"))
             properties.append(
-                (f"busy {unit.name} is billed to its oldest", (en == (busy | here)) & (~en | (stage == want)))
+                (
+                    f"busy {unit.name} is billed to its oldest",
+                    (en == (busy | here)) & (~en | (stage == want)),
+                )
             )
         control = machine.immediate_done.valid & (dispatch.unit == Unit.CONTROL)
         properties.append(("busy CONTROL is its dispatches", profile.busy_control_en == control))
@@ -209,7 +228,7 @@ class TagProof(Elaboratable):
         return properties
 
     def _counter_properties(self, m: Module) -> list[tuple[str, Value]]:
-        """The wall counters themselves, from one cycle to the next; enables of the others."""
+        """The wall counters themselves, from one cycle to the next."""
         machine = self.machine
         counts = machine.profile.counters["wall"].counts
         before = [Signal.like(count, name=f"before_{count.name}") for count in counts]
@@ -223,32 +242,7 @@ class TagProof(Elaboratable):
         for stage, old, count in zip(Stage, before, counts, strict=True):
             wanted = (old + (counted & (billed == stage)))[: len(count)]
             properties.append((f"wall {stage.label} counts its cycles", count == wanted))
-        assert "wall" in COUNTERS
         return properties
-
-    def _covers(self, m: Module) -> list[tuple[str, Value]]:
-        """What must be reachable, or the proof would be about nothing."""
-        machine, unfinished = self.machine, self.unfinished
-        earlier, runs = Signal.like(machine.pc, name="earlier_pc"), Signal(2)
-        m.d.sync += earlier.eq(machine.pc)
-        with m.If(machine.start & (runs != 3)):
-            m.d.sync += runs.eq(runs + 1)
-        running = machine.state == RunState.RUNNING
-        stopping = machine.state == RunState.STOPPING
-        differs = machine.bill_stage != machine.dispatch.stage
-        covers: list[tuple[str, Value]] = [
-            ("every slot taken", unfinished.count == CONFIG.INFLIGHT),
-            ("one overtakes an older one", unfinished.overtaken),
-            ("billed to another than the one at dispatch", machine.counting & differs),
-            ("a loop goes back", running & (machine.pc < earlier)),
-            ("draining after a memory error", stopping & (unfinished.count > 1)),
-            ("a second run", (runs == 2) & machine.dispatch.valid),
-            ("overlap", machine.profile.overlap_en),
-        ]
-        for reason in (r for r in Stall if r not in (Stall.NONE, Stall.FETCH)):
-            en = getattr(machine.profile, f"stall_{reason.name.lower()}_en")
-            covers.append((f"stall {reason.name}", Value.cast(en)))
-        return covers
 
 
 def _total(bits: list[Any]) -> Any:

@@ -4,47 +4,31 @@ Only what is asked for is made, so whatever cannot influence a property is never
 clock domain without reset is supported; the design starts with its registers' initial values.
 """
 
-import importlib
+import itertools
 import sys
 from collections.abc import Mapping
 from typing import Any
 
 from amaranth.hdl import _nir
 
+from testbench.formal.builder import Builder, UnsupportedDesign
+
 #: Terms depend on each other through long chains of cells and cycles.
 _RECURSION_LIMIT = 200_000
 
 
-class FormalToolsMissing(RuntimeError):
-    """The solver is not installed."""
-
-
-class UnsupportedDesign(RuntimeError):
-    """A construct that the translation does not know."""
-
-
-def solver_module() -> Any:
-    """The package `bitwuzla`; FormalToolsMissing says how to get it."""
-    try:
-        return importlib.import_module("bitwuzla")
-    except ImportError as error:
-        raise FormalToolsMissing(
-            "the package bitwuzla is not installed; install the extra: pip install 'plena-sim"
-            "[formal]', or pip install 'bitwuzla>=0.8'"
-        ) from error
-
-
-class Terms:
+class Terms(Builder):
     """Terms over the cycles 0, 1, ... of one netlist.
 
     Args:
         netlist: from `amaranth.hdl._ir.build_netlist`; every top-level input is a free value per
             cycle.
-        memories: what memories hold at first, by the path of their module: memories with the same
+        memories: what memories hold at first, by path: memories with the same
             name start with the same unknown contents. Those not named start with their
             initial values.
         loose: names in `memories` whose memories may hold anything at any time: every read is a
             free value. More behaviours than the design has, so what is proven holds all the more.
+        anywhere: cycle 0 is any state at all instead of the state after reset.
     """
 
     def __init__(
@@ -52,17 +36,18 @@ class Terms:
         netlist: Any,
         memories: Mapping[tuple[str, ...], str],
         loose: frozenset[str] = frozenset(),
+        *,
+        anywhere: bool = False,
     ) -> None:
         sys.setrecursionlimit(max(sys.getrecursionlimit(), _RECURSION_LIMIT))
-        self.bitwuzla = solver_module()
-        self.kind = self.bitwuzla.Kind
-        self.tm = self.bitwuzla.TermManager()
+        super().__init__()
         self.netlist = netlist
         self.cells: list[Any] = netlist.cells
         self.symbols: dict[tuple[str, int], Any] = {}  #: (input port, cycle) -> free value
         self.contents: dict[str, Any] = {}  #: name in `memories` -> array at cycle 0
         self._initial = dict(memories)
         self._loose = loose
+        self._anywhere = anywhere
         self._cache: dict[tuple[Any, ...], Any] = {}
         self._ports = {
             start + bit: (name, start, width)
@@ -71,39 +56,20 @@ class Terms:
         }
         self._writes: dict[int, list[Any]] = {}
         for cell in self.cells:
-            if isinstance(cell, _nir.SyncWritePort):
+            if type(cell).__name__ == "SyncWritePort":
                 self._writes.setdefault(cell.memory, []).append(cell)
+        paths = {self._path(c): i for i, c in enumerate(self.cells) if isinstance(c, _nir.Memory)}
+        if missing := memories.keys() - paths.keys():
+            raise UnsupportedDesign(f"no memory {', '.join('.'.join(p) for p in missing)}")
+        #: name in `memories` -> cells of that name, if there are several
+        self.tied = {
+            name: [paths[path] for path, other in memories.items() if other == name]
+            for name in set(memories.values())
+            if list(memories.values()).count(name) > 1
+        }
         clocks = {cell.clk for cell in self.cells if hasattr(cell, "clk")}
         if len(clocks) > 1:
             raise UnsupportedDesign(f"{len(clocks)} clocks")
-
-    # Small terms.
-
-    def const(self, value: int, width: int) -> Any:
-        """A bit vector."""
-        return self.tm.mk_bv_value(self.tm.mk_bv_sort(width), value & ((1 << width) - 1))
-
-    def make(self, kind: str, *args: Any, indices: tuple[int, ...] = ()) -> Any:
-        """A term by the name of its kind."""
-        return self.tm.mk_term(getattr(self.kind, kind), list(args), list(indices))
-
-    def true(self, bit: Any) -> Any:
-        """Whether a vector of one bit is 1, as a Boolean."""
-        return self.make("EQUAL", bit, self.const(1, 1))
-
-    def bit(self, boolean: Any) -> Any:
-        """A Boolean as a vector of one bit."""
-        return self.make("ITE", boolean, self.const(1, 1), self.const(0, 1))
-
-    def cut(self, term: Any, start: int, width: int) -> Any:
-        """`width` bits of `term` from bit `start`."""
-        if start == 0 and width == term.sort().bv_size():
-            return term
-        return self.make("BV_EXTRACT", term, indices=(start + width - 1, start))
-
-    def join(self, parts: list[Any]) -> Any:
-        """Parts, the lowest first, as one vector."""
-        return parts[0] if len(parts) == 1 else self.make("BV_CONCAT", *reversed(parts))
 
     # Nets.
 
@@ -156,7 +122,7 @@ class Terms:
         for a in cell.assignments:
             edges |= {e for e in (a.start, a.start + len(a.value)) if start < e < start + width}
         parts, cuts = [], sorted(edges)
-        for low, high in zip(cuts, cuts[1:], strict=False):
+        for low, high in itertools.pairwise(cuts):
             key = (index, low, high, cycle)
             if key not in self._cache:
                 term = self.value(cell.default[low:high], cycle)
@@ -169,59 +135,30 @@ class Terms:
         return self.join(parts)
 
     def _cell(self, index: int, cell: Any, cycle: int) -> Any:
-        match cell:
-            case _nir.Operator():
-                return self._operator(cell, [self.value(v, cycle) for v in cell.inputs])
-            case _nir.FlipFlop():
+        kind = type(cell).__name__
+        match kind:
+            case "Operator":
+                return self.operator(cell.operator, [self.value(v, cycle) for v in cell.inputs])
+            case "FlipFlop":
+                if cycle == 0 and self._anywhere:
+                    return self._symbol(f"register {index}", len(cell.data), 0)
                 if cycle == 0:
                     return self.const(cell.init, len(cell.data))
                 return self.value(cell.data, cycle - 1)
-            case _nir.Matches():
+            case "Matches":
                 return self._matches(cell, cycle)
-            case _nir.PriorityMatch():
+            case "PriorityMatch":
                 return self._priority(cell, cycle)
-            case _nir.Part():
+            case "Part":
                 return self._part(cell, cycle)
-            case _nir.AsyncReadPort():
+            case "AsyncReadPort":
                 if self._name_of(self.cells[cell.memory]) in self._loose:
                     return self._symbol(f"read {index}", cell.width, cycle)
                 memory = self.memory(cell.memory, cycle)
                 return self.make("ARRAY_SELECT", memory, self.value(cell.addr, cycle))
-            case _nir.SyncReadPort():
+            case "SyncReadPort":
                 return self._read(index, cell, cycle)
-        raise UnsupportedDesign(f"{type(cell).__name__} in a property's cone")
-
-    def _operator(self, cell: Any, args: list[Any]) -> Any:
-        name, make = cell.operator, self.make
-        same = {"~": "BV_NOT", "-": "BV_NEG", "+": "BV_ADD", "*": "BV_MUL", "&": "BV_AND"}
-        same |= {"|": "BV_OR", "^": "BV_XOR", "<<": "BV_SHL", "u>>": "BV_SHR", "s>>": "BV_ASHR"}
-        compare = {"==": "EQUAL", "!=": "DISTINCT", "u<": "BV_ULT", "u>": "BV_UGT"}
-        compare |= {"u<=": "BV_ULE", "u>=": "BV_UGE", "s<": "BV_SLT", "s>": "BV_SGT"}
-        compare |= {"s<=": "BV_SLE", "s>=": "BV_SGE"}
-        reduce = {"b": "BV_REDOR", "r|": "BV_REDOR", "r&": "BV_REDAND", "r^": "BV_REDXOR"}
-        if name == "-" and len(args) == 2:
-            return make("BV_SUB", *args)
-        if name in ("<<", "u>>", "s>>"):
-            return self._shift(same[name], *args)
-        if name in same:
-            return make(same[name], *args)
-        if name in compare:
-            return self.bit(make(compare[name], *args))
-        if name in reduce:
-            return args[0] if args[0].sort().bv_size() == 1 else make(reduce[name], args[0])
-        if name == "m":
-            return make("ITE", self.true(args[0]), args[1], args[2])
-        raise UnsupportedDesign(f"operator {name!r}")
-
-    def _shift(self, kind: str, left: Any, amount: Any) -> Any:
-        width, bits = left.sort().bv_size(), amount.sort().bv_size()
-        both = max(width, bits)
-        extend = "BV_SIGN_EXTEND" if kind == "BV_ASHR" else "BV_ZERO_EXTEND"
-        wide = self.make(extend, left, indices=(both - width,))
-        shifted = self.make(
-            kind, wide, self.make("BV_ZERO_EXTEND", amount, indices=(both - bits,))
-        )
-        return self.cut(shifted, 0, width)
+        raise UnsupportedDesign(f"{kind} in a property's cone")
 
     def _matches(self, cell: Any, cycle: int) -> Any:
         value, hit = self.value(cell.value, cycle), self.tm.mk_false()
@@ -257,11 +194,15 @@ class Terms:
     def _read(self, index: int, cell: Any, cycle: int) -> Any:
         if cell.transparent_for:
             raise UnsupportedDesign("a transparent read port")
+        if cycle == 0 and self._anywhere:
+            return self._symbol(f"read {index}", cell.width, 0)
         if cycle == 0:
             return self.const(0, cell.width)
         memory, before = self.memory(cell.memory, cycle - 1), cycle - 1
         row = self.make("ARRAY_SELECT", memory, self.value(cell.addr, before))
-        held = self.value(_nir.Value(_nir.Net.from_cell(index, b) for b in range(cell.width)), before)
+        held = self.value(
+            _nir.Value(_nir.Net.from_cell(index, b) for b in range(cell.width)), before
+        )
         return self.make("ITE", self.true(self.net(cell.en, before)), row, held)
 
     def memory(self, index: int, cycle: int) -> Any:
@@ -270,7 +211,7 @@ class Terms:
         if key not in self._cache:
             cell = self.cells[index]
             if cycle == 0:
-                term = self._first_contents(cell)
+                term = self._first_contents(index, cell)
             else:
                 term = self.memory(index, cycle - 1)
                 for write in self._writes.get(index, []):
@@ -278,15 +219,20 @@ class Terms:
             self._cache[key] = term
         return self._cache[key]
 
-    def _name_of(self, cell: Any) -> str | None:
-        return self._initial.get(tuple(self.netlist.modules[cell.module_idx].name))
+    def _path(self, cell: Any) -> tuple[str, ...]:
+        return (*self.netlist.modules[cell.module_idx].name, cell.name)
 
-    def _first_contents(self, cell: Any) -> Any:
+    def _name_of(self, cell: Any) -> str | None:
+        return self._initial.get(self._path(cell))
+
+    def _first_contents(self, index: int, cell: Any) -> Any:
         bits = (cell.depth - 1).bit_length()
         if cell.depth != 1 << bits:
             raise UnsupportedDesign(f"memory {cell.name}: depth {cell.depth} is no power of two")
         sort = self.tm.mk_array_sort(self.tm.mk_bv_sort(bits), self.tm.mk_bv_sort(cell.width))
         name = self._name_of(cell)
+        if name is None and self._anywhere:
+            name = f"memory {index}"
         if name is not None:
             if name not in self.contents:
                 self.contents[name] = self.tm.mk_const(sort, name)

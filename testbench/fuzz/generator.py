@@ -9,8 +9,8 @@ from isa.config import PlenaConfig
 from isa.opcodes import OPCODES, Unit
 from testbench.fuzz.addresses import HBM_WINDOW, ROW_WINDOW, TOPK_EXPERTS
 from testbench.fuzz.case import Contents, Device, FuzzCase
-from testbench.fuzz.emitter import Emitter
-from testbench.fuzz.traps import emit_trap
+from testbench.fuzz.emitter import A_REGISTERS, Emitter
+from testbench.fuzz.traps import emit_trap, near_limits
 from testbench.fuzz.values import bf16_values, mx_bytes
 
 SCALES_AT = HBM_WINDOW
@@ -59,11 +59,15 @@ class Generator:
             self.emitter.line("V_TOPK", 0, 0, 0, 15)  # before a policy is set
         self.state()
         size = rng.choice((6, 12, 20))
-        trap_at = rng.randrange(size) if rng.random() < 0.35 else -1
+        trap_at = rng.randrange(size) if rng.random() < 0.25 else -1
         for position in range(size):
             if position == trap_at:
                 emit_trap(self.emitter)
             self.pattern()
+        if rng.random() < 0.3:
+            straight = sorted(m for m in self.mnemonics if "LOOP" not in m)
+            for _ in range(rng.randrange(1, 6)):
+                near_limits(self.emitter, straight)
         faults = rng.randrange(2 * HBM_WINDOW) if rng.random() < 0.15 else None
         calm = rng.random() < 0.4
         device = Device(
@@ -185,7 +189,11 @@ class Generator:
 
     def store_and_read_back(self) -> None:
         """Rows to the device memory while they are overwritten, and back from where they went."""
-        row, offset, base = self._row(), self.rng.randrange(0, 512, 8), self.rng.randrange(3)
+        row, offset, base = (
+            self._row(),
+            self.rng.randrange(0, 512, 8),
+            self.rng.randrange(A_REGISTERS),
+        )
         self._writing(row)
         flags = {"rstride": self.rng.randrange(2), "precision": self.rng.randrange(2)}
         self.emitter.emit("H_STORE_V", rd=row, rs1=offset, rs2=base, **flags)
@@ -209,7 +217,7 @@ class Generator:
         stride = rng.choice((0, 8, self.config.MLEN, 64, 72, 256)) // 8 * 8
         e.line("C_SET_STRIDE_REG", e.set_gp(stride - stride % self.config.MX_BLOCK))
         base = e.set_gp(rng.randrange(0, HBM_WINDOW // 4))
-        e.line("C_SET_ADDR_REG", rng.randrange(3), 0, base)
+        e.line("C_SET_ADDR_REG", rng.randrange(A_REGISTERS), 0, base)
         if "C_SET_TOPK_REG" in self.mnemonics:
             experts = rng.randrange(1, 4 * TOPK_EXPERTS)
             count = rng.randrange(1, min(experts, self.config.TOPK_MAX) + 1)
@@ -233,3 +241,5 @@ class Generator:
         with self.emitter.loop():
             for _ in range(self.rng.randrange(1, 3)):
                 self.pattern()
+            if self.rng.random() < 0.02:
+                emit_trap(self.emitter)

@@ -1,8 +1,9 @@
-"""Instructions that must trap."""
+"""Instructions that must trap, and instructions at the limits of what is legal."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from isa.opcodes import OPCODES
+from isa.opcodes import BY_MNEMONIC, OPCODES
+from isa.operands import Kind
 from testbench.fuzz.emitter import Emitter
 
 _LARGE = 0x3FFFF
@@ -80,6 +81,51 @@ def _word(e: Emitter) -> None:
     if code in OPCODES and not word & ~OPCODES[code].used_mask:
         word |= 1 << 31 | 8 << 6
     e.raw(word)
+
+
+def limits(e: Emitter) -> list[int]:
+    """Values at which an address, a count or a stride stops being legal, and beside them."""
+    c, mlen = e.config, e.config.MLEN
+    whole = [
+        c.vram_elements,
+        c.mram_elements,
+        c.FP_MEM_WORDS,
+        c.INT_MEM_WORDS,
+        c.VRAM_ROWS,
+        1 << 32,
+    ]
+    units = [0, 1, c.BLEN, c.HLEN, mlen, c.BLEN * mlen, c.HLEN * mlen, mlen * mlen]
+    units += [c.heads * mlen, c.heads * mlen * mlen, c.TOPK_MAX, 4, 8]
+    near = [limit - unit for limit in whole for unit in units]
+    return [value & 0xFFFFFFFF for value in (*near, *units, c.VRAM_ROWS // (c.BLEN - 1))]
+
+
+def near_limits(e: Emitter, mnemonics: Sequence[str]) -> None:
+    """Append any instruction, its registers and immediate at the limits: it may trap or not."""
+    opcode = BY_MNEMONIC[e.rng.choice(mnemonics)]
+    values = limits(e)
+    fields: dict[str, int] = {}
+    for operand in opcode.operands:
+        if operand.kind is Kind.GP and operand.reads:
+            value = e.rng.choice(values)
+            register = e.rng.randrange(1, 15)
+            e.line("S_LUI_INT", register, value >> 12)
+            e.line("S_ADDI_INT", register, register, value & 0xFFF)
+            e.known[register] = None
+            fields[operand.name] = register if e.rng.random() < 0.8 else 0
+        elif operand.kind is Kind.GP:
+            fields[operand.name] = register = e.rng.randrange(1, 15)
+            e.known[register] = None
+        elif operand.kind is Kind.FLAG:
+            fields[operand.name] = e.rng.choice(operand.allowed)
+        elif operand.kind is Kind.ZERO:
+            fields[operand.name] = 0
+        elif operand.kind is Kind.IMM:
+            fits = [v for v in values if v <= operand.largest]
+            fields[operand.name] = e.rng.choice((0, e.rng.choice(fits)))
+        else:
+            fields[operand.name] = e.rng.randrange(operand.largest + 1)
+    e.line(opcode.mnemonic, *(fields[o.name] for o in opcode.operands))
 
 
 KINDS: tuple[Callable[[Emitter], None], ...] = (

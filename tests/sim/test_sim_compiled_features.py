@@ -1,4 +1,5 @@
-"""The compiled engine on small modules, feature by feature, in lock step with Amaranth's simulator."""
+"""The compiled engine on small modules, feature by feature, in lock step with Amaranth's
+simulator."""
 
 import random
 from collections.abc import Callable
@@ -27,11 +28,12 @@ from sim.compiled.toolchain import find_compiler
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="there is no C compiler")
 
-CYCLES = 150
+CYCLES = 60
 
 
 class Design:
-    """A module with inputs that are driven at random and outputs that are compared in every cycle."""
+    """A module with inputs that are driven at random and outputs that are compared in every
+    cycle."""
 
     def __init__(self) -> None:
         self.m = Module()
@@ -57,7 +59,15 @@ def pattern(signal: Signal, rng: random.Random) -> int:
     width = len(signal)
     ones = (1 << width) - 1
     return rng.choice(
-        (0, ones, 1, 1 << (width - 1), rng.getrandbits(width), rng.getrandbits(width), rng.getrandbits(width) & 7)
+        (
+            0,
+            ones,
+            1,
+            1 << (width - 1),
+            rng.getrandbits(width),
+            rng.getrandbits(width),
+            rng.getrandbits(width) & 7,
+        )
     )
 
 
@@ -66,25 +76,34 @@ def unsigned_bits(signal: Signal, value: int) -> int:
 
 
 def lock_step(build: Callable[[Design], None], folder: Any, seed: int = 1) -> None:
-    """Runs both on the same inputs and compares all outputs in every cycle."""
+    """Runs both on the same inputs and compares all outputs in every cycle.
+
+    One bus drives all inputs, since Amaranth's simulator settles after each signal that is set.
+    """
     reference, compiled = Design(), Design()
-    build(reference)
-    build(compiled)
-    model, places, _, _ = build_model(compiled.m, [*compiled.inputs, *compiled.outputs], folder)
-    inputs, outputs = places[: len(compiled.inputs)], places[len(compiled.inputs) :]
+    buses = []
+    for design in (reference, compiled):
+        build(design)
+        bus = Signal(sum(len(s) for s in design.inputs))
+        at = 0
+        for signal in design.inputs:
+            design.m.d.comb += signal.eq(bus[at : at + len(signal)])
+            at += len(signal)
+        buses.append(bus)
+    model, (bus, *places), _, _ = build_model(compiled.m, [buses[1], *compiled.outputs], folder)
     rng = random.Random(seed)
-    stimulus = [[pattern(s, rng) for s in reference.inputs] for _ in range(CYCLES)]
 
     async def bench(ctx: Any) -> None:
-        for cycle, values in enumerate(stimulus):
-            for signal, place, value in zip(reference.inputs, inputs, values, strict=True):
-                shape = signal.shape()
-                python = value - (1 << len(signal)) if shape.signed and value >> (len(signal) - 1) else value
-                ctx.set(signal, python)
-                model.set(place, value)
-            for signal, place in zip(reference.outputs, outputs, strict=True):
+        for cycle in range(CYCLES):
+            value = at = 0
+            for signal in reference.inputs:
+                value |= pattern(signal, rng) << at
+                at += len(signal)
+            ctx.set(buses[0], value)
+            model.set(bus, value)
+            for signal, place in zip(reference.outputs, places, strict=True):
                 want = unsigned_bits(signal, ctx.get(signal))
-                assert model.get(place) == want, f"cycle {cycle}: {signal.name}, inputs {values}"
+                assert model.get(place) == want, f"cycle {cycle}: {signal.name}, bus {value:#x}"
             await ctx.tick()
             model.step()
 
@@ -107,22 +126,49 @@ def keep_clocked(d: Design) -> None:
     d.output(Cat(d.inputs), "clocked", "sync")
 
 
-@feature
-def arithmetic_of_every_width_and_sign(d: Design) -> None:
-    for width in (1, 7, 31, 32, 33, 40, 63, 64, 65, 130):
+def arithmetic_of(width: int) -> Callable[[Design], None]:
+    def build(d: Design) -> None:
         for sign_a in (unsigned, signed):
             for sign_b in (unsigned, signed):
-                tag = f"{width}{sign_a.__name__[0]}{sign_b.__name__[0]}"
-                a, b = d.input(sign_a(width), f"a{tag}"), d.input(sign_b(max(1, width - 3)), f"b{tag}")
+                tag = f"{sign_a.__name__[0]}{sign_b.__name__[0]}"
+                a, b = (
+                    d.input(sign_a(width), f"a{tag}"),
+                    d.input(sign_b(max(1, width - 3)), f"b{tag}"),
+                )
                 for op, value in {
-                    "add": a + b, "sub": a - b, "mul": a * b, "and": a & b, "or": a | b, "xor": a ^ b,
-                    "neg": -a, "not": ~a, "lt": a < b, "le": a <= b, "gt": a > b, "ge": a >= b, "eq": a == b,
-                    "ne": a != b, "mux": Mux(a < b, a, b), "any": a.any(), "all": a.all(), "parity": a.xor(),
-                    "bool": a.bool(), "abs": abs(a),
-                    "same": a == Cat(a).as_signed() if a.shape().signed else a == Cat(a),
-                }.items():  # fmt: skip
+                    "add": a + b,
+                    "sub": a - b,
+                    "mul": a * b,
+                    "and": a & b,
+                    "or": a | b,
+                    "xor": a ^ b,
+                    "neg": -a,
+                    "not": ~a,
+                    "lt": a < b,
+                    "le": a <= b,
+                    "gt": a > b,
+                    "ge": a >= b,
+                    "eq": a == b,
+                    "ne": a != b,
+                    "mux": Mux(a < b, a, b),
+                    "any": a.any(),
+                    "all": a.all(),
+                    "parity": a.xor(),
+                    "bool": a.bool(),
+                    "abs": abs(a),
+                    "low": (a + b)[: width // 2 + 1],
+                    "high": (a - b)[width // 2 :],
+                    "mixed": (a ^ b)[width // 3 : width // 3 + 1],
+                    "chosen": Mux(b[0], a, Cat(b, a))[: width // 2 + 1],
+                }.items():
                     d.output(value, f"{op}_{tag}")
-    keep_clocked(d)
+        keep_clocked(d)
+
+    return build
+
+
+for _width in (1, 2, 7, 31, 32, 33, 63, 64, 65, 130):
+    FEATURES[f"arithmetic_on_{_width}_bits"] = arithmetic_of(_width)
 
 
 @feature
@@ -142,7 +188,11 @@ def shifts_by_values_and_constants(d: Design) -> None:
     for width in (5, 32, 33, 64, 70, 200):
         for kind in (unsigned, signed):
             tag = f"{width}{kind.__name__[0]}"
-            a, by, far = d.input(kind(width), f"a{tag}"), d.input(4, f"by{tag}"), d.input(9, f"far{tag}")
+            a, by, far = (
+                d.input(kind(width), f"a{tag}"),
+                d.input(4, f"by{tag}"),
+                d.input(9, f"far{tag}"),
+            )
             d.output(a << by, f"left_{tag}")
             d.output((a << by)[:width], f"kept_{tag}")
             d.output((a << far)[3:width], f"middle_{tag}")
@@ -175,8 +225,14 @@ def assignment_to_parts(d: Design) -> None:
     at, value, en = d.input(6, "at"), d.input(96, "value"), d.input(1, "en")
     for width in (7, 32, 50, 64, 100, 300):
         for domain in ("comb", "sync"):
-            bits, word = Signal(width, name=f"bits_{domain}{width}"), Signal(width, name=f"word_{domain}{width}")
-            nested, wide = Signal(width, name=f"nest_{domain}{width}"), Signal(width, name=f"wide_{domain}{width}")
+            bits, word = (
+                Signal(width, name=f"bits_{domain}{width}"),
+                Signal(width, name=f"word_{domain}{width}"),
+            )
+            nested, wide = (
+                Signal(width, name=f"nest_{domain}{width}"),
+                Signal(width, name=f"wide_{domain}{width}"),
+            )
             with d.m.If(en):
                 d.m.d[domain] += [
                     bits.bit_select(at, 3).eq(value),
@@ -227,7 +283,11 @@ def arrays_on_both_sides(d: Design) -> None:
 def switches_with_dont_cares_and_priorities(d: Design) -> None:
     s, w, x = d.input(7, "s"), d.input(90, "w"), d.input(20, "x")
     for domain in ("comb", "sync"):
-        a, b, c = Signal(9, name=f"a_{domain}", init=3), Signal(100, name=f"b_{domain}"), Signal(4, name=f"c_{domain}")
+        a, b, c = (
+            Signal(9, name=f"a_{domain}", init=3),
+            Signal(100, name=f"b_{domain}"),
+            Signal(4, name=f"c_{domain}"),
+        )
         with d.m.Switch(s):
             with d.m.Case("1------"):
                 d.m.d[domain] += [a.eq(1), b.eq(x)]
@@ -336,9 +396,15 @@ def a_synchronous_reset(d: Design) -> None:
     d.watch(kept, cleared, wide, read.data)
 
 
-def memory_of(width: int, depth: int, grain: int | None, transparent: bool) -> Callable[[Design], None]:
+def memory_of(
+    width: int, depth: int, grain: int | None, transparent: bool
+) -> Callable[[Design], None]:
     def build(d: Design) -> None:
-        memory = Memory(shape=width, depth=depth, init=[i * 0x9E3779B97F4A7C15 & (1 << width) - 1 for i in range(depth)])
+        memory = Memory(
+            shape=width,
+            depth=depth,
+            init=[i * 0x9E3779B97F4A7C15 & (1 << width) - 1 for i in range(depth)],
+        )
         d.m.submodules.memory = memory
         writers = [memory.write_port(granularity=grain) for _ in range(2)]
         readers = [
@@ -349,7 +415,10 @@ def memory_of(width: int, depth: int, grain: int | None, transparent: bool) -> C
         for i, port in enumerate(writers):
             en = d.input(len(port.en), f"we{i}")
             gate = d.input(1, f"gate{i}")
-            address, data = d.input(len(port.addr) if depth > 1 else 1, f"wa{i}"), d.input(width, f"wd{i}")
+            address, data = (
+                d.input(len(port.addr) if depth > 1 else 1, f"wa{i}"),
+                d.input(width, f"wd{i}"),
+            )
             d.m.d.comb += [port.en.eq(Mux(gate, en, 0)), port.addr.eq(address), port.data.eq(data)]
         for i, port in enumerate(readers):
             address = d.input(len(port.addr) if depth > 1 else 1, f"ra{i}")
@@ -362,7 +431,8 @@ def memory_of(width: int, depth: int, grain: int | None, transparent: bool) -> C
 
 
 for _width, _depth, _grain in (
-    (8, 4, None), (12, 5, 4), (33, 8, 11), (36, 6, None), (64, 4, 8), (65, 4, 13), (128, 3, 16), (200, 8, 8),
+    (8, 4, None), (12, 5, 4), (33, 8, 11), (36, 6, None), (64, 4, 8), (65, 4, 13), (128, 3, 16),
+    (200, 8, 8),
     (1024, 4, 16), (256, 4, 2), (256, 1, 32), (1, 2, None),
 ):  # fmt: skip
     for _transparent in (False, True):
@@ -411,7 +481,7 @@ def test_what_is_not_supported_is_refused_by_name(tmp_path):
     for build, text in (
         (instance, "Instance"),
         (printing, "Print"),
-        (two_domains, "more than one clock domain: one, two"),
+        (two_domains, "more than one clock domain"),
         (falling, "negative clock edge"),
         (asynchronous, "asynchronous reset"),
         (wide_division, "udiv on 81 bits"),

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from sim.machine import HbmWrite, RegisterWrite, RowWrite, WordWrite
 from sim.machine.registry import BUILDERS, Step
 from sim.simulation import Simulation
 from testbench.shared_case import build_case, spec_of
+from testbench.shared_moe import main
 from tests.conftest import engine_for
 from tests.sim.machine_bench import bits
 
@@ -257,3 +259,15 @@ def test_a_run_that_was_paused_goes_on(program: Callable[..., Simulation]):
         result = simulation.run(observers=[lockstep], entry=None, until=lambda: next(pauses, False))
     assert result.cause is Trap.DONE
     assert lockstep.executed == 17
+
+
+def test_the_shared_moe_command_runs_in_lock_step(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr("sim.simulation.make_engine", lambda _, config: engine_for(config))
+    command = ["--config", "tiny", "--rows", "4", "--lockstep", "--build-dir", str(tmp_path)]
+    assert main(command) == 0
+    tampered("V_EXP_V", monkeypatch)
+    capsys.readouterr()
+    assert main(command) == 1
+    assert "FAIL: lock step" in capsys.readouterr().err

@@ -7,6 +7,7 @@ Operands are small integers, so that every sum is exact and the order is tested 
 import numpy as np
 import pytest
 
+from isa.config import PRESETS, ConfigError
 from isa.traps import Trap
 from sim.machine import Machine
 from tests.sim.machine_bench import SMALL, bits, make, numbers
@@ -107,6 +108,15 @@ def test_the_head_factor_is_a_field_of_the_configuration():
     plain = result(run(text), 2)
     assert np.array_equal(result(run(text, BMM_SCALE_LOG2=0), 2), plain * 4)
     assert np.array_equal(result(run(text, BMM_SCALE_LOG2=3), 2), plain * 32)
+
+
+def test_the_default_head_factor_follows_hlen():
+    factors = {2: 0.5, 4: 0.5, 8: 0.25, 16: 0.25, 32: 0.125, 64: 0.125}
+    for hlen, factor in factors.items():
+        assert PRESETS["default"].replace(HLEN=hlen).bmm_scale == factor
+    for bad, message in ((65, "must be -64 to 64"), (-65, "must be"), (0.5, "an integer")):
+        with pytest.raises(ConfigError, match=f"BMM_SCALE_LOG2 = {bad}.*{message}"):
+            SMALL.replace(BMM_SCALE_LOG2=bad)
 
 
 def test_accumulators_are_independent_and_in_fp32():

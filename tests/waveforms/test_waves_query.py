@@ -1,12 +1,11 @@
 """The query command: answers, errors that help, exit codes."""
 
-import signal as signals
 import subprocess
 import sys
 
 import pytest
 
-from waveforms.query import QueryError, first_dispatch, signal, signal_names
+from waveforms.query import QueryError, first_dispatch, signal, signal_names, stage_spans
 from waveforms.query_command import build_parser, main
 
 
@@ -74,10 +73,60 @@ def test_files_that_are_no_waveforms_of_ours(tmp_path, capsys):
             assert "Traceback" not in error
 
 
+WRITTEN_BY_HAND = """\
+$comment by hand; 1 cycle = 250 ps $end
+$timescale 1 ps $end
+$scope module dispatch $end
+$var wire 1 ! valid $end
+$var wire 4 " stage_index $end
+$upscope $end
+$scope module run $end
+$var wire 1 # counting $end
+$var wire 4 $ bill_stage_index $end
+$var wire 48 % cycle $end
+$var string 1 & note $end
+$upscope $end
+$enddefinitions $end
+#1000
+$dumpvars
+0!
+b11 "
+1#
+b11 $
+b100 %
+stwo\\x20words &
+$end
+#1250
+b101 %
+1!
+#1500
+b110 %
+b110 "
+0#
+s\\\\x20 &
+#1750
+"""
+
+
+def test_cycles_are_counted_in_the_periods_that_the_file_names(tmp_path):
+    path = tmp_path / "hand.vcd"
+    path.write_text(WRITTEN_BY_HAND)
+    assert first_dispatch(path, "gather") == 5, "in cycle 4 it waited"
+    assert first_dispatch(path, "expert_projection") == 6
+    assert stage_spans(path) == [("gather", 4, 6)], "the run was over in cycle 6"
+    assert signal(path, "run.note") == [(4, "two words"), (6, "\\x20")]
+    assert signal(path, "dispatch.valid") == [(4, 0), (5, 1)]
+
+
 def test_vcdvcd_does_not_keep_the_signal_handler(path):
-    before = signals.getsignal(signals.SIGPIPE)
-    signal(path, "run.cycle")
-    assert signals.getsignal(signals.SIGPIPE) == before
+    program = f"""
+import signal
+from waveforms import query
+before = signal.getsignal(signal.SIGPIPE)
+query.signal({str(path)!r}, "run.cycle")
+assert signal.getsignal(signal.SIGPIPE) == before
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_the_help_teaches_names_stages_and_exit_codes():
