@@ -3,9 +3,11 @@
 from isa.config import PlenaConfig
 from sim.compiled.build import cached_entry
 from sim.compiled.engine import CompiledEngine
-from sim.compiled.toolchain import INSTALL_HINT, find_compiler
+from sim.compiled.toolchain import INSTALL_HINT, CompilerError, find_compiler
 from sim.engine import Engine
 from sim.pysim import PysimEngine
+
+__all__ = ["ENGINES", "CompilerError", "choose_engine", "make_engine"]
 
 ENGINES: dict[str, type[Engine]] = {"pysim": PysimEngine, "compiled": CompiledEngine}
 

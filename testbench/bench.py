@@ -15,7 +15,7 @@ from typing import Any
 from rich.table import Table
 
 from isa.config import PRESETS, ConfigError, load_config
-from sim.engines import ENGINES, make_engine
+from sim.engines import ENGINES, CompilerError, make_engine
 from sim.profile import report_console
 from sim.simulation import Simulation
 from testbench.shared_case import build_case, spec_of
@@ -78,7 +78,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in names:
         print(f"measuring {name} ...", file=sys.stderr)
         with multiprocessing.get_context("spawn").Pool(1) as pool:
-            figures.append(pool.apply(measure, (name, args.engine, args.rows)))
+            try:
+                figures.append(pool.apply(measure, (name, args.engine, args.rows)))
+            except CompilerError as error:
+                print(f"error: {error}", file=sys.stderr)
+                return 2
     if args.json:
         print(json.dumps(figures, indent=2))
     else:

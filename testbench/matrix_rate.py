@@ -16,7 +16,7 @@ from isa.config import PRESETS, ConfigError, PlenaConfig, load_config
 from isa.opcodes import Op
 from isa.stages import Stage
 from sim.engine import Engine
-from sim.engines import ENGINES, make_engine
+from sim.engines import ENGINES, CompilerError, make_engine
 from sim.observers import Completed, Dispatched, Observer
 from sim.profile import report_console
 from sim.simulation import Simulation
@@ -128,7 +128,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ConfigError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    figures = measure(config, args.engine, args.rows or config.MLEN)
+    try:
+        figures = measure(config, args.engine, args.rows or config.MLEN)
+    except CompilerError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
     rows = [
         ("one M_MM alone, dispatch to completion", "isolated_cycles", "at most", "cycles"),
         ("independent M_MM + M_MM_WO, per tile", "sustained_cycles", "at most", "cycles"),

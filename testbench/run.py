@@ -13,7 +13,7 @@ from compiler.attribution_note import SHARED_VS_ROUTED_NOTE
 from isa.config import PRESETS
 from isa.image import write_atomically
 from isa.traps import Trap
-from sim.engines import ENGINES
+from sim.engines import ENGINES, CompilerError
 from sim.observers import Observer, TagError
 from sim.profile import ProfileInvariantError, build_profile, coverage_warning, write_profile
 from sim.result import RunResult
@@ -154,6 +154,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (TagError, ProfileInvariantError) as error:
         print(f"FAIL: {error}", file=sys.stderr)
         return EXIT_FAIL
+    except CompilerError as error:
+        print(f"error: {error}", file=sys.stderr)
     except OSError as error:
         what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
         print(f"error: {what}", file=sys.stderr)

@@ -14,7 +14,7 @@ from pathlib import Path
 from compiler import ARCHITECTURES, CompileError
 from isa.config import PRESETS, ConfigError, load_config
 from isa.image import ImageError
-from sim.engines import ENGINES
+from sim.engines import ENGINES, CompilerError
 from sim.hbm import HbmRangeError
 from sim.lockstep import Lockstep, LockstepError
 from sim.observers import Observer, TagError
@@ -157,6 +157,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return run(args)
     except (
         RequestError,
+        CompilerError,
         ConfigError,
         CompileError,
         ImageError,

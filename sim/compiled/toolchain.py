@@ -16,7 +16,8 @@ __all__ = ["Compiler", "CompilerError", "compile_library", "find_compiler", "mac
 
 INSTALL_HINT = (
     "engine compiled needs a C compiler: install gcc or clang "
-    "(Debian: apt install gcc; macOS: xcode-select --install), or, without administrator rights, pip install ziglang"
+    "(Debian: apt install gcc; macOS: xcode-select --install), "
+    "or, without administrator rights, pip install ziglang"
 )
 _COMMON = ("-std=gnu11", "-fPIC", "-fvisibility=hidden", "-fno-strict-aliasing", "-fwrapv", "-w")
 #: Threaded jumps would give the loops over leaves a control flow that gcc does not vectorise.

@@ -19,7 +19,7 @@ def solver_module() -> Any:
     except ImportError as error:
         raise FormalToolsMissing(
             "the package bitwuzla is not installed; install the extra: pip install "
-            "'plena-sim[formal]', or pip install 'bitwuzla>=0.8,<1'"
+            "'plena-sim[formal]', or pip install 'bitwuzla>=0.10,<1'"
         ) from error
 
 

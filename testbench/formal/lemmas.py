@@ -16,7 +16,7 @@ def lemmas(
     follows from cycle to cycle."""
     registers, slots = machine.scoreboard_registers, range(CONFIG.INFLIGHT)
     fetched = (machine.dispatch.word == program.word) & (machine.dispatch.stage == program.stage)
-    lemmas: list[tuple[str, Value]] = [
+    found: list[tuple[str, Value]] = [
         (
             "the word at dispatch is the program's",
             fetched | (machine.state != RunState.RUNNING),
@@ -27,20 +27,20 @@ def lemmas(
     here = {(i, s): (unfinished.count > i) & (e.slot == s) for i, e in entries for s in slots}
     for i, entry in entries:
         known = [here[i, s] for s in slots]
-        lemmas.append((f"entry {i} has a slot", Cat(*known).any() | (unfinished.count <= i)))
+        found.append((f"entry {i} has a slot", Cat(*known).any() | (unfinished.count <= i)))
         for s in slots:
             older = Cat(*(Cat(*(here[j, o] for j in range(i)), 0).any() for o in slots))
             same = (registers[f"stage_{s}"] == entry.stage) & (registers[f"older_{s}"] == older)
-            lemmas.append((f"slot {s} is entry {i}", ~here[i, s] | same))
+            found.append((f"slot {s} is entry {i}", ~here[i, s] | same))
     for s in slots:
         mine = Cat(*(here[i, s] for i, _ in entries))
-        lemmas.append((f"slot {s} is one entry", (mine & (mine - 1))[: len(entries)] == 0))
-        lemmas.append((f"slot {s} is valid", registers["valid"][s] == mine.any()))
+        found.append((f"slot {s} is one entry", (mine & (mine - 1))[: len(entries)] == 0))
+        found.append((f"slot {s} is valid", registers["valid"][s] == mine.any()))
         for unit in TRACKED:
             of_unit = Cat(*(here[i, s] & (e.unit == unit) for i, e in entries))
             member = registers[f"members_{unit.name.lower()}"][s]
-            lemmas.append((f"slot {s} is a member of {unit.name}", member == of_unit.any()))
-    return lemmas
+            found.append((f"slot {s} is a member of {unit.name}", member == of_unit.any()))
+    return found
 
 
 def covers(m: Module, machine: AbstractMachine, unfinished: Unfinished) -> list[tuple[str, Value]]:
@@ -53,7 +53,7 @@ def covers(m: Module, machine: AbstractMachine, unfinished: Unfinished) -> list[
     running = machine.state == RunState.RUNNING
     stopping = machine.state == RunState.STOPPING
     differs = machine.bill_stage != machine.dispatch.stage
-    covers: list[tuple[str, Value]] = [
+    wanted: list[tuple[str, Value]] = [
         ("every slot taken", unfinished.count == CONFIG.INFLIGHT),
         ("one overtakes an older one", unfinished.overtaken),
         ("billed to another than the one at dispatch", machine.counting & differs),
@@ -64,5 +64,5 @@ def covers(m: Module, machine: AbstractMachine, unfinished: Unfinished) -> list[
     ]
     for reason in (r for r in Stall if r not in (Stall.NONE, Stall.FETCH)):
         en = getattr(profile, f"stall_{reason.name.lower()}_en")
-        covers.append((f"stall {reason.name}", Value.cast(en)))
-    return covers
+        wanted.append((f"stall {reason.name}", Value.cast(en)))
+    return wanted

@@ -24,7 +24,7 @@ def test_an_unknown_name_is_a_usage_error(capsys):
 
 
 def test_a_missing_solver_is_named(capsys, monkeypatch):
-    def missing(depth):
+    def missing(_depth):
         raise FormalToolsMissing("the package bitwuzla is not installed")
 
     monkeypatch.setitem(command.CHECKS, "proof", missing)

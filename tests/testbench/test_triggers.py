@@ -1,4 +1,4 @@
-"""The conditions for an instruction for shared experts: what they measure, and how they are told."""
+"""The conditions for an instruction for shared experts: what they measure, what they say."""
 
 import json
 
@@ -47,7 +47,8 @@ def test_every_defect_is_placed():
     assert placed == names, f"place in testbench/triggers.py: {sorted(placed ^ names)}"
 
 
-def test_cost_is_a_share_of_the_moe_cycles(one_engine):
+@pytest.mark.usefixtures("one_engine")
+def test_cost_is_a_share_of_the_moe_cycles():
     trigger = triggers.measure_cost(PRESETS["tiny"], "auto", (4, 8))
     for row in trigger.rows:
         assert 0 < row["gate_cycles"] < row["moe_cycles"]
@@ -57,7 +58,8 @@ def test_cost_is_a_share_of_the_moe_cycles(one_engine):
     assert trigger.fires == (trigger.measured >= 0.10)
 
 
-def test_every_variant_lowers_exactly(one_engine):
+@pytest.mark.usefixtures("one_engine")
+def test_every_variant_lowers_exactly():
     trigger = triggers.lower_variants("auto")
     wrong = [row for row in trigger.rows if not row["exact"]]
     assert not wrong
@@ -67,8 +69,9 @@ def test_every_variant_lowers_exactly(one_engine):
     assert {row["count"] for row in trigger.rows} == {1, 2, 3}
 
 
-def test_a_variant_that_is_not_exact_fires(one_engine, monkeypatch):
-    monkeypatch.setattr(triggers, "_run", lambda case, engine: ([0] * 16, ["x differs"]))
+@pytest.mark.usefixtures("one_engine")
+def test_a_variant_that_is_not_exact_fires(monkeypatch):
+    monkeypatch.setattr(triggers, "_run", lambda *_: ([0] * 16, ["x differs"]))
     trigger = triggers.lower_variants("auto")
     assert trigger.fires
     assert trigger.measured == len(triggers.VARIANTS)
@@ -102,7 +105,7 @@ def test_the_exit_code_and_the_document_say_what_fired(capsys, monkeypatch, fire
         )
 
     monkeypatch.setattr(triggers, "measure_cost", lambda *_: made("T1"))
-    monkeypatch.setattr(triggers, "count_misattributions", lambda run: made("T2"))
+    monkeypatch.setattr(triggers, "count_misattributions", lambda **_: made("T2"))
     monkeypatch.setattr(triggers, "lower_variants", lambda _: made("T3"))
     assert triggers.main(["--json"]) == int(fires)
     document = json.loads(capsys.readouterr().out)
