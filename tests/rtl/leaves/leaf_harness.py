@@ -35,7 +35,7 @@ def evaluate(
         for k, name in enumerate(names):
             word = packed.word_select(copy * len(names) + k, 32)
             port = getattr(leaf, name)
-            m.d.comb += port.eq(word[:len(port)])
+            m.d.comb += port.eq(word[: len(port)])
         [output] = [n for n, p in leaf.signature.members.items() if p.flow is Flow.Out]
         outputs.append(getattr(leaf, output))
 

@@ -12,15 +12,39 @@ def patterns(fmt: Format) -> np.ndarray:
     top = (1 << fmt.exp) - 1
     bias, man = fmt.bias, fmt.man
     exponents = [
-        0, 1, 2, 3, man - 1, man, bias - man - 2, bias - man - 1, bias - man, bias - 2, bias - 1,
-        bias, bias + 1, bias + 2, bias + man - 1, bias + man, bias + man + 1, bias + man + 2,
-        top - 3, top - 2, top - 1, top,
+        0,
+        1,
+        2,
+        3,
+        man - 1,
+        man,
+        bias - man - 2,
+        bias - man - 1,
+        bias - man,
+        bias - 2,
+        bias - 1,
+        bias,
+        bias + 1,
+        bias + 2,
+        bias + man - 1,
+        bias + man,
+        bias + man + 1,
+        bias + man + 2,
+        top - 3,
+        top - 2,
+        top - 1,
+        top,
     ]
     significands = [0, 1, (1 << man) - 1, 1 << (man - 1)]
-    return np.array([
-        sign << (fmt.width - 1) | exponent << man | significand
-        for sign in (0, 1) for exponent in exponents for significand in significands
-    ], dtype=np.uint32)
+    return np.array(
+        [
+            sign << (fmt.width - 1) | exponent << man | significand
+            for sign in (0, 1)
+            for exponent in exponents
+            for significand in significands
+        ],
+        dtype=np.uint32,
+    )
 
 
 def directed(a_fmt: Format, b_fmt: Format) -> tuple[np.ndarray, np.ndarray]:
@@ -55,16 +79,21 @@ def random_pairs(
 
     def pair(count: int) -> tuple[np.ndarray, np.ndarray]:
         count //= scale
-        return (sparse_significands(rng, words(rng, count, a_fmt), a_fmt),
-                sparse_significands(rng, words(rng, count, b_fmt), b_fmt))
+        return (
+            sparse_significands(rng, words(rng, count, a_fmt), a_fmt),
+            sparse_significands(rng, words(rng, count, b_fmt), b_fmt),
+        )
 
     chunks.append(pair(14_000))
 
     a, b = pair(28_000)
     exponent = (a >> np.uint32(a_fmt.man) & np.uint32(255)).astype(int)
     if products:  # around the least exponent, a few around the greatest
-        total = np.where(rng.integers(0, 4, len(a)), rng.integers(85, 135, len(a)),
-                         rng.integers(376, 386, len(a)))
+        total = np.where(
+            rng.integers(0, 4, len(a)),
+            rng.integers(85, 135, len(a)),
+            rng.integers(376, 386, len(a)),
+        )
         partner = total - exponent
     else:
         reach = a_fmt.man + 4
@@ -72,8 +101,12 @@ def random_pairs(
     chunks.append((a, with_exponent(b, partner, b_fmt)))
 
     a, b = pair(14_000)
-    chunks.append((with_exponent(a, rng.integers(0, 3, len(a)), a_fmt),
-                   with_exponent(b, rng.integers(0, 3, len(b)), b_fmt)))
+    chunks.append(
+        (
+            with_exponent(a, rng.integers(0, 3, len(a)), a_fmt),
+            with_exponent(b, rng.integers(0, 3, len(b)), b_fmt),
+        )
+    )
 
     a, b = pair(14_000)
     if a_fmt == b_fmt:
@@ -84,9 +117,7 @@ def random_pairs(
     return np.concatenate([a for a, _ in chunks]), np.concatenate([b for _, b in chunks])
 
 
-def pairs(
-    a_fmt: Format, b_fmt: Format, *, products: bool = False
-) -> tuple[np.ndarray, np.ndarray]:
+def pairs(a_fmt: Format, b_fmt: Format, *, products: bool = False) -> tuple[np.ndarray, np.ndarray]:
     """About 101,000 pairs."""
     directed_a, directed_b = directed(a_fmt, b_fmt)
     random_a, random_b = random_pairs(a_fmt, b_fmt, products=products)

@@ -19,25 +19,28 @@ def test_sums(name):
     expect(evaluate(lambda: FloatAdd(fmt), {"a": a, "b": b}), golden.add(a, b, exact), a=a, b=b)
 
 
-@pytest.mark.parametrize(("a", "b", "wanted"), [
-    (PLUS_INF, MINUS_INF, NAN),
-    (PLUS_INF, PLUS_INF, PLUS_INF),
-    (MINUS_INF, 0x7F7F, MINUS_INF),
-    (PLUS_INF, 0xFF81, NAN),
-    (NAN, 0x3F80, NAN),
-    (0x7F81, 0xFF81, NAN),
-    (0x7F7F, 0x7AFF, 0x7F7F),
-    (0x7F7F, 0x7B00, 0x7F80),
-    (0xC01A, 0xC013, 0xC096),
-    (0x3F80, 0xBF80, 0x0000),
-    (0x7F7F, 0xFF7F, 0x0000),
-    (0x8000, 0x8000, 0x8000),
-    (0x8000, 0x0000, 0x0000),
-    (0x0000, 0x8000, 0x0000),
-    (0x0001, 0x8001, 0x0000),
-    (0x0001, 0x007F, 0x0080),
-    (0x0080, 0x8001, 0x007F),
-])
+@pytest.mark.parametrize(
+    ("a", "b", "wanted"),
+    [
+        (PLUS_INF, MINUS_INF, NAN),
+        (PLUS_INF, PLUS_INF, PLUS_INF),
+        (MINUS_INF, 0x7F7F, MINUS_INF),
+        (PLUS_INF, 0xFF81, NAN),
+        (NAN, 0x3F80, NAN),
+        (0x7F81, 0xFF81, NAN),
+        (0x7F7F, 0x7AFF, 0x7F7F),
+        (0x7F7F, 0x7B00, 0x7F80),
+        (0xC01A, 0xC013, 0xC096),
+        (0x3F80, 0xBF80, 0x0000),
+        (0x7F7F, 0xFF7F, 0x0000),
+        (0x8000, 0x8000, 0x8000),
+        (0x8000, 0x0000, 0x0000),
+        (0x0000, 0x8000, 0x0000),
+        (0x0001, 0x8001, 0x0000),
+        (0x0001, 0x007F, 0x0080),
+        (0x0080, 0x8001, 0x007F),
+    ],
+)
 def test_cases(a, b, wanted):
     operands = {"a": np.array([a]), "b": np.array([b])}
     assert f"{evaluate(lambda: FloatAdd(BF16), operands)[0]:X}" == f"{wanted:X}"

@@ -45,8 +45,10 @@ def test_fp32_arithmetic_is_numpy_s():
     x, y = a.view(np.float32), b.view(np.float32)
     with np.errstate(all="ignore"):
         total, product = x + y, x * y
-    for result, ours in ((total, golden.add(a, b, golden.FP32)),
-                         (product, golden.mul(a, b, *[golden.FP32] * 3))):
+    for result, ours in (
+        (total, golden.add(a, b, golden.FP32)),
+        (product, golden.mul(a, b, *[golden.FP32] * 3)),
+    ):
         wanted = np.where(np.isnan(result), np.uint32(golden.FP32.nan), result.view(np.uint32))
         expect(ours, wanted, a=a, b=b)
 

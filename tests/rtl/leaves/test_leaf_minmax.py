@@ -14,16 +14,22 @@ def test_pairs():
     expect(got, golden.extremum(a, b, is_max), a=a, b=b, is_max=is_max)
 
 
-@pytest.mark.parametrize(("a", "b", "largest", "smallest"), [
-    (0x8000, 0x0000, 0x0000, 0x8000),
-    (0x7F80, 0xFF80, 0x7F80, 0xFF80),
-    (0x7F80, 0x7F81, 0x7FC0, 0x7FC0),
-    (0xFFC0, 0xFF80, 0x7FC0, 0x7FC0),
-    (0xBF80, 0xC000, 0xBF80, 0xC000),
-    (0x0001, 0x8001, 0x0001, 0x8001),
-    (0x3F80, 0x3F80, 0x3F80, 0x3F80),
-])
+@pytest.mark.parametrize(
+    ("a", "b", "largest", "smallest"),
+    [
+        (0x8000, 0x0000, 0x0000, 0x8000),
+        (0x7F80, 0xFF80, 0x7F80, 0xFF80),
+        (0x7F80, 0x7F81, 0x7FC0, 0x7FC0),
+        (0xFFC0, 0xFF80, 0x7FC0, 0x7FC0),
+        (0xBF80, 0xC000, 0xBF80, 0xC000),
+        (0x0001, 0x8001, 0x0001, 0x8001),
+        (0x3F80, 0x3F80, 0x3F80, 0x3F80),
+    ],
+)
 def test_cases(a, b, largest, smallest):
-    operands = {"a": np.array([a, b, a, b]), "b": np.array([b, a, b, a]),
-                "is_max": np.array([1, 1, 0, 0])}
+    operands = {
+        "a": np.array([a, b, a, b]),
+        "b": np.array([b, a, b, a]),
+        "is_max": np.array([1, 1, 0, 0]),
+    }
     assert evaluate(BF16MinMax, operands).tolist() == [largest, largest, smallest, smallest]

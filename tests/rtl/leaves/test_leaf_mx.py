@@ -21,8 +21,12 @@ def block_scales(blocks: np.ndarray, size: int) -> np.ndarray:
 
 def test_decode_of_every_code_under_every_scale():
     codes, scales = (grid.ravel() for grid in np.meshgrid(CODES, CODES))
-    expect(evaluate(MxDecode, {"code": codes, "scale": scales}), golden.mx_decode(codes, scales),
-           code=codes, scale=scales)
+    expect(
+        evaluate(MxDecode, {"code": codes, "scale": scales}),
+        golden.mx_decode(codes, scales),
+        code=codes,
+        scale=scales,
+    )
 
 
 @pytest.mark.parametrize("scale", [0, 1, 4, 7, 8, 119, 127, 246, 254])
@@ -32,16 +36,24 @@ def test_encode_of_everything(scale):
     near = (field >= scale - 20) & (field <= scale + 12)
     words = ALL[near | (field < 2) | (field == 255) | (ALL % 61 == 0)]
     scales = np.full(len(words), scale, dtype=np.uint32)
-    expect(evaluate(MxEncode, {"i": words, "scale": scales}), golden.mx_encode(words, scales),
-           i=words, scale=scales)
+    expect(
+        evaluate(MxEncode, {"i": words, "scale": scales}),
+        golden.mx_encode(words, scales),
+        i=words,
+        scale=scales,
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scale", range(255))
 def test_encode_of_everything_under_every_scale(scale):
     scales = np.full(len(ALL), scale, dtype=np.uint32)
-    expect(evaluate(MxEncode, {"i": ALL, "scale": scales}), golden.mx_encode(ALL, scales),
-           i=ALL, scale=scales)
+    expect(
+        evaluate(MxEncode, {"i": ALL, "scale": scales}),
+        golden.mx_encode(ALL, scales),
+        i=ALL,
+        scale=scales,
+    )
 
 
 def test_encode_agrees_with_ml_dtypes():
@@ -57,8 +69,9 @@ def test_block_scale(size):
     rng = np.random.default_rng(size)
     blocks = rng.integers(0, 1 << 16, (6000, size), dtype=np.uint32)
     small = rng.integers(0, 0x0500, (3000, size), dtype=np.uint32)
-    special = rng.choice(np.array([0, 0x8000, 0x7F80, 0xFF80, 0x7FC0, 0x7F7F, 0x0001, 0x3F80]),
-                         (3000, size)).astype(np.uint32)
+    special = rng.choice(
+        np.array([0, 0x8000, 0x7F80, 0xFF80, 0x7FC0, 0x7F7F, 0x0001, 0x3F80]), (3000, size)
+    ).astype(np.uint32)
     blocks = np.concatenate([blocks, small, special])
     expect(block_scales(blocks, size), golden.mx_scale(blocks))
 
@@ -69,19 +82,22 @@ def test_block_scale_needs_an_element():
         MxBlockScale(block=0)
 
 
-@pytest.mark.parametrize(("block", "scale", "codes"), [
-    ([500, 1, 0.5, -500], 0x7F, [0x7E, 0x38, 0x30, 0xFE]),
-    ([4, 2, 1, 0.5], 0x79, [0x78, 0x70, 0x68, 0x60]),
-    ([1.9921875, 1.9375, 1.0859375, -1.9921875], 0x77, [0x7E, 0x7E, 0x79, 0xFE]),
-    ([1.0625, 1.1875, 1.3125, 1], 0x77, [0x78, 0x7A, 0x7A, 0x78]),
-    ([1024, 1, 1 / 32, 1 / 256], 0x81, [0x78, 0x28, 0x04, 0x00]),
-    ([2.0**-126, 2.0**-127, 2.0**-133, 0], 0x00, [0x40, 0x38, 0x08, 0x00]),
-    ([2.0**-40, 2.0**-41, 0, -0.0], 0x4F, [0x78, 0x70, 0x00, 0x80]),
-    ([float.fromhex("0x1.fep127"), 0, 0, 0], 0xF6, [0x7E, 0, 0, 0]),
-    ([np.inf, -np.inf, 0, 1], 0xF6, [0x7E, 0xFE, 0, 0]),
-    ([0, -0.0, 0, 0], 0x00, [0, 0x80, 0, 0]),
-    ([np.nan, 1, 0, 0], 0x77, [0x7F, 0x78, 0, 0]),
-])
+@pytest.mark.parametrize(
+    ("block", "scale", "codes"),
+    [
+        ([500, 1, 0.5, -500], 0x7F, [0x7E, 0x38, 0x30, 0xFE]),
+        ([4, 2, 1, 0.5], 0x79, [0x78, 0x70, 0x68, 0x60]),
+        ([1.9921875, 1.9375, 1.0859375, -1.9921875], 0x77, [0x7E, 0x7E, 0x79, 0xFE]),
+        ([1.0625, 1.1875, 1.3125, 1], 0x77, [0x78, 0x7A, 0x7A, 0x78]),
+        ([1024, 1, 1 / 32, 1 / 256], 0x81, [0x78, 0x28, 0x04, 0x00]),
+        ([2.0**-126, 2.0**-127, 2.0**-133, 0], 0x00, [0x40, 0x38, 0x08, 0x00]),
+        ([2.0**-40, 2.0**-41, 0, -0.0], 0x4F, [0x78, 0x70, 0x00, 0x80]),
+        ([float.fromhex("0x1.fep127"), 0, 0, 0], 0xF6, [0x7E, 0, 0, 0]),
+        ([np.inf, -np.inf, 0, 1], 0xF6, [0x7E, 0xFE, 0, 0]),
+        ([0, -0.0, 0, 0], 0x00, [0, 0x80, 0, 0]),
+        ([np.nan, 1, 0, 0], 0x77, [0x7F, 0x78, 0, 0]),
+    ],
+)
 def test_blocks_of_four(block, scale, codes):
     words = bf16(block)
     got = block_scales(words[None, :], 4)[0]
@@ -95,19 +111,22 @@ def test_nan_keeps_its_sign():
     assert evaluate(MxEncode, operands).tolist() == [0x7F, 0xFF, 0x7F, 0xFF]
 
 
-@pytest.mark.parametrize(("code", "scale", "word"), [
-    (0x38, 0x00, 0x0040),
-    (0x7E, 0xFE, 0x7F80),  # 448 * 2^127
-    (0xFE, 0xFE, 0xFF80),
-    (0x01, 0x00, 0x0000),  # 2^-9 * 2^-127
-    (0x07, 0x00, 0x0001),  # 7 * 2^-9 * 2^-127
-    (0x04, 0x00, 0x0000),  # 2^-134, a tie
-    (0x0C, 0x00, 0x0002),  # 3 * 2^-134, a tie
-    (0x06, 0x01, 0x0002),  # 3 * 2^-134, a tie
-    (0x7F, 0x7F, 0x7FC0),
-    (0xFF, 0x7F, 0x7FC0),
-    (0x80, 0x7F, 0x8000),
-])
+@pytest.mark.parametrize(
+    ("code", "scale", "word"),
+    [
+        (0x38, 0x00, 0x0040),
+        (0x7E, 0xFE, 0x7F80),  # 448 * 2^127
+        (0xFE, 0xFE, 0xFF80),
+        (0x01, 0x00, 0x0000),  # 2^-9 * 2^-127
+        (0x07, 0x00, 0x0001),  # 7 * 2^-9 * 2^-127
+        (0x04, 0x00, 0x0000),  # 2^-134, a tie
+        (0x0C, 0x00, 0x0002),  # 3 * 2^-134, a tie
+        (0x06, 0x01, 0x0002),  # 3 * 2^-134, a tie
+        (0x7F, 0x7F, 0x7FC0),
+        (0xFF, 0x7F, 0x7FC0),
+        (0x80, 0x7F, 0x8000),
+    ],
+)
 def test_decode_edges(code, scale, word):
     got = evaluate(MxDecode, {"code": np.array([code]), "scale": np.array([scale])})[0]
     assert f"{got:04X}" == f"{word:04X}"

@@ -86,8 +86,8 @@ def test_latency(latency):
     simulator.run()
     doubled = [word + 0x00800000 for word in operands]
     # One result per cycle, `latency` cycles after its operands; zeros from reset before.
-    wanted = ([0] * latency + doubled)[:len(operands)]
-    assert [f"{r:08X}" for r in results[:len(operands)]] == [f"{w:08X}" for w in wanted]
+    wanted = ([0] * latency + doubled)[: len(operands)]
+    assert [f"{r:08X}" for r in results[: len(operands)]] == [f"{w:08X}" for w in wanted]
 
 
 @UNUSED
@@ -146,11 +146,14 @@ def test_ports_are_narrow():
             assert member.shape <= 32
 
 
-@pytest.mark.parametrize(("fmt", "width", "bias", "nan", "largest"), [
-    (BF16, 16, 127, 0x7FC0, 0x7F7F),
-    (FP32, 32, 127, 0x7FC00000, 0x7F7FFFFF),
-    (E4M3, 8, 7, 0x7F, 0x7E),
-])
+@pytest.mark.parametrize(
+    ("fmt", "width", "bias", "nan", "largest"),
+    [
+        (BF16, 16, 127, 0x7FC0, 0x7F7F),
+        (FP32, 32, 127, 0x7FC00000, 0x7F7FFFFF),
+        (E4M3, 8, 7, 0x7F, 0x7E),
+    ],
+)
 def test_format_constants(fmt, width, bias, nan, largest):
     assert (fmt.width, fmt.bias, fmt.nan, fmt.max_finite) == (width, bias, nan, largest)
     assert fmt.emin == 1 - bias
