@@ -14,7 +14,7 @@ from rich.table import Table
 
 from sim.profile import report_console
 from testbench.formal.bmc import Checker, Verdict
-from testbench.formal.builder import FormalToolsMissing, UnsupportedDesign
+from testbench.formal.builder import FormalToolsMissing, UnsupportedDesign, solver_module
 from testbench.formal.mutants import MUTANTS, run_mutant
 from testbench.formal.replay import replay
 from testbench.formal.tags import MEMORIES, TagProof
@@ -132,6 +132,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     good = True
     for name in names:
         try:
+            solver_module()
             if name in CHECKS:
                 held, said = CHECKS[name](args.depth)
             else:

@@ -24,10 +24,10 @@ def test_an_unknown_name_is_a_usage_error(capsys):
 
 
 def test_a_missing_solver_is_named(capsys, monkeypatch):
-    def missing(_depth):
+    def missing():
         raise FormalToolsMissing("the package bitwuzla is not installed")
 
-    monkeypatch.setitem(command.CHECKS, "proof", missing)
+    monkeypatch.setattr(command, "solver_module", missing)
     assert command.main(["--run", "proof"]) == 2
     assert "error: the package bitwuzla is not installed" in capsys.readouterr().err
 

@@ -86,8 +86,10 @@ def lock_step(build: Callable[[Design], None], folder: Any, seed: int = 1) -> No
         build(design)
         bus = Signal(sum(len(s) for s in design.inputs))
         at = 0
-        for signal in design.inputs:
-            design.m.d.comb += signal.eq(bus[at : at + len(signal)])
+        for number, signal in enumerate(design.inputs):
+            # Every other one through a register, so that not all logic has the same inputs.
+            domain = "sync" if number % 2 else "comb"
+            design.m.d[domain] += signal.eq(bus[at : at + len(signal)])
             at += len(signal)
         buses.append(bus)
     model, (bus, *places), _, _ = build_model(compiled.m, [buses[1], *compiled.outputs], folder)
@@ -354,7 +356,7 @@ def combinational_chains_within_and_between_modules(d: Design) -> None:
 
 @feature
 def bits_of_one_signal_driven_by_two_modules(d: Design) -> None:
-    a, en = d.input(8, "a"), d.input(2, "en")
+    a, en = d.input(8, "a"), [d.input(1, "en0"), d.input(1, "en1")]
     d.m.submodules.one, d.m.submodules.two = one, two = Module(), Module()
     shared, register = Signal(16, init=0x1234), Signal(16, init=0xABCD)
     for module, bits, on in ((one, slice(0, 8), en[0]), (two, slice(8, 16), en[1])):

@@ -1,6 +1,8 @@
 """The compiled engine on the whole machine: equal to pysim in cycles, counters, memories and
 traps."""
 
+import os
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -9,6 +11,7 @@ import pytest
 from isa.assembler import assemble
 from isa.config import PRESETS, PlenaConfig
 from isa.traps import Trap
+from sim.compiled import cache
 from sim.compiled.engine import CompiledEngine
 from sim.compiled.toolchain import find_compiler
 from sim.engine import Engine
@@ -20,6 +23,16 @@ from testbench.shared_case import build_case, spec_of
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="there is no C compiler")
 
 _COMPILED: dict[str, Engine] = {}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Engines that are built here do not change what `auto` takes elsewhere; workers share them."""
+    base = tmp_path_factory.getbasetemp()
+    root = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "engines"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cache, "cache_root", lambda: root)
+        yield
 
 
 def compiled(config: PlenaConfig) -> Engine:

@@ -10,7 +10,7 @@ from sim.profile import read_profile
 from testbench import shared_case, shared_moe
 from testbench.artefacts import FILES
 
-TINY = ["--config", "tiny", "--rows", "3"]
+TINY = ["--config", "tiny", "--rows", "3", "--engine", "pysim"]
 
 
 def run(tmp_path, *arguments):
