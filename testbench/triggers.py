@@ -255,16 +255,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         epilog="Exit code: 0 no condition fires, nothing is to be added; 1 one fires, the decision "
         "is to be made again; 2 the request cannot be run, or a measured run is wrong.",
     )
-    # The default configuration takes minutes without the compiled engine.
+    # The default configuration takes many minutes without the compiled engine.
     compiled = "compiled" in ENGINES
-    preset = "default" if compiled else "tiny"
+    preset, engine = ("default", "compiled") if compiled else ("tiny", "auto")
     p.add_argument(
         "--config",
         default=preset,
         metavar="NAME|FILE",
         help=f"of T1: {', '.join(PRESETS)} or a TOML file (default: {preset})",
     )
-    p.add_argument("--engine", choices=("auto", *ENGINES), default="auto")
+    p.add_argument("--engine", choices=("auto", *ENGINES), default=engine)
     p.add_argument(
         "--rows", type=int, nargs="+", default=list(ROWS), metavar="T", help="tokens of T1"
     )

@@ -198,10 +198,13 @@ class AddressResolver(wiring.Component):
             with m.If(control.int_reads | control.int_writes):
                 m.d.comb += self.int_bad.eq(address >= config.INT_MEM_WORDS)
         with m.Elif(control.topk):
+            # A signal of its own: fp_bad also depends on word_address, in the branch above.
+            weights_bad = Signal()
             m.d.comb += [
-                self.fp_bad.eq(self.rd + self.topk_words > config.FP_MEM_WORDS),
+                weights_bad.eq(self.rd + self.topk_words > config.FP_MEM_WORDS),
+                self.fp_bad.eq(weights_bad),
                 self.int_bad.eq(self.rs2 + self.topk_words > config.INT_MEM_WORDS),
-                self.word_address.eq(Mux(self.fp_bad, self.rd, self.rs2)),
+                self.word_address.eq(Mux(weights_bad, self.rd, self.rs2)),
             ]
         return m
 

@@ -3,8 +3,11 @@
 import re
 
 import pytest
+from amaranth.back import rtlil
 
+from isa.config import PRESETS
 from rtl import export
+from rtl.dispatch.dispatcher import Dispatcher
 
 
 @pytest.mark.slow
@@ -25,6 +28,11 @@ def test_the_tiny_machine_exports_with_its_ports_and_configuration(tmp_path):
     ):
         assert re.search(rf"\b{name}\b", ports), name
     assert text.count("\nendmodule") == len(re.findall(r"^module ", text, re.MULTILINE))
+
+
+def test_the_machine_has_no_combinational_cycle():
+    # The simulator tolerates one, a netlist cannot have it. The dispatcher is where one may arise.
+    assert "module" in rtlil.convert(Dispatcher(PRESETS["tiny"]))
 
 
 def test_a_bad_configuration_writes_nothing(tmp_path, capsys):
