@@ -33,11 +33,6 @@ def completes_at_dispatch(op: Opcode) -> bool:
     )
 
 
-def in_datapath(op: Opcode) -> bool:
-    """Whether the units execute `op`; the others would trap as ILLEGAL_OPCODE."""
-    return op.code in OPCODES
-
-
 def rows_of(extent: Extent, config: PlenaConfig) -> int:
     """Vector SRAM rows of an access; 1 where they depend on a register: a strided write, V_TOPK."""
     return {
@@ -219,7 +214,7 @@ class Decoder(wiring.Component):
 
         m.d.comb += self.op.eq(field("opcode"))
         with m.Switch(field("opcode")):
-            for op in filter(in_datapath, OPCODES.values()):
+            for op in OPCODES.values():
                 with m.Case(op.code):
                     control: Any = control_of(op, self._config)
                     flags_legal = [

@@ -16,7 +16,6 @@ from pathlib import Path
 from isa.config import ISSUE_POLICIES, PRESETS, ConfigError, PlenaConfig, load_config
 from isa.opcodes import OPCODES
 from isa.traps import Trap
-from rtl.dispatch.decode import in_datapath
 from sim.engine import Engine
 from sim.engines import ENGINES, make_engine
 from testbench.fuzz.case import FuzzCase
@@ -51,7 +50,7 @@ def parser() -> argparse.ArgumentParser:
 
 def supported() -> frozenset[str]:
     """The mnemonics that the hardware executes."""
-    return frozenset(op.mnemonic for op in OPCODES.values() if in_datapath(op))
+    return frozenset(op.mnemonic for op in OPCODES.values())
 
 
 @dataclass
