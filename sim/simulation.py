@@ -16,6 +16,7 @@ from sim.hbm import HbmDevice
 from sim.memories import Memories
 from sim.observers import Completed, Dispatched, LastWriter, Observer, TagChecker, Written
 from sim.probe import WritePort
+from sim.profile import build_profile
 from sim.progress import Progress
 from sim.result import RunResult, describe
 
@@ -131,6 +132,22 @@ class Simulation:
                 f"{result.cause.name}"
             )
         return self.run(entry=result.pc + 1, **options)  # type: ignore[arg-type]
+
+    def profile(self, result: RunResult, *, shared_vs_routed_note: str) -> dict[str, Any]:
+        """The stage profile of the run that `result` reports; see `sim.profile.build_profile`."""
+        return build_profile(
+            image=self.image,
+            config=self.config,
+            engine=result.engine,
+            issue=result.issue,
+            cycles=result.cycles,
+            counters=result.counters,
+            overlap_cycles=result.overlap_cycles,
+            hbm_bytes_read=self.hbm.bytes_read,
+            hbm_bytes_written=self.hbm.bytes_written,
+            done=result.cause in (Trap.DONE, Trap.BREAK),
+            shared_vs_routed_note=shared_vs_routed_note,
+        )
 
     def _clock_loop(self) -> Any:
         """The engine's own loop for this memory device and these observers, if it has one."""

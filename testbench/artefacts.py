@@ -12,7 +12,7 @@ from isa.image import ProgramImage, write_atomically
 from sim.hbm import HbmDevice
 from sim.mismatch import Comparison
 from sim.numerics import bf16
-from sim.profile import build_profile, write_profile
+from sim.profile import write_profile
 from sim.result import RunResult
 from sim.simulation import Simulation
 from testbench.shared_case import SharedCase, read_matrix
@@ -62,19 +62,7 @@ class Artefacts:
     ) -> dict[str, Any]:
         """Profile, result and reference arrays (BF16 patterns, [rows, hidden]); returns the
         profile."""
-        profile = build_profile(
-            image=simulation.image,
-            config=simulation.config,
-            engine=result.engine,
-            issue=result.issue,
-            cycles=result.cycles,
-            counters=result.counters,
-            overlap_cycles=result.overlap_cycles,
-            hbm_bytes_read=simulation.hbm.bytes_read,
-            hbm_bytes_written=simulation.hbm.bytes_written,
-            done=result.ok,
-            shared_vs_routed_note=SHARED_VS_ROUTED_NOTE,
-        )
+        profile = simulation.profile(result, shared_vs_routed_note=SHARED_VS_ROUTED_NOTE)
         write_profile(profile, self.path("stage profile"))
         if comparisons:
             self._array("result", read_matrix(simulation, case.program.vram["accumulator"]))

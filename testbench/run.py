@@ -15,7 +15,7 @@ from isa.image import write_atomically
 from isa.traps import Trap
 from sim.engines import ENGINES, CompilerError
 from sim.observers import Observer, TagError
-from sim.profile import ProfileInvariantError, build_profile, coverage_warning, write_profile
+from sim.profile import ProfileInvariantError, coverage_warning, write_profile
 from sim.result import RunResult
 from sim.simulation import DEFAULT_MAX_CYCLES, Simulation
 from testbench.session.outcome import outcome, registers, routed_note
@@ -250,18 +250,8 @@ def _write(
             write_atomically(dump.path, data)
     if args.profile is None:
         return
-    profile = build_profile(
-        image=simulation.image,
-        config=simulation.config,
-        engine=result.engine,
-        issue=result.issue,
-        cycles=result.cycles,
-        counters=result.counters,
-        overlap_cycles=result.overlap_cycles,
-        hbm_bytes_read=simulation.hbm.bytes_read,
-        hbm_bytes_written=simulation.hbm.bytes_written,
-        done=result.cause in (Trap.DONE, Trap.BREAK),
-        shared_vs_routed_note=routed_note(program, SHARED_VS_ROUTED_NOTE),
+    profile = simulation.profile(
+        result, shared_vs_routed_note=routed_note(program, SHARED_VS_ROUTED_NOTE)
     )
     write_profile(profile, args.profile)
     warning = coverage_warning(profile)

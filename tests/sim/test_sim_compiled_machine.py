@@ -20,7 +20,10 @@ from sim.observers import Completed, Dispatched, Observer, TagError, Written
 from sim.simulation import Simulation
 from testbench.shared_case import build_case, spec_of
 
-pytestmark = pytest.mark.skipif(find_compiler() is None, reason="there is no C compiler")
+# Continuous integration must have a compiler: there the tests fail instead of passing by absence.
+pytestmark = pytest.mark.skipif(
+    find_compiler() is None and "CI" not in os.environ, reason="there is no C compiler"
+)
 
 _COMPILED: dict[str, Engine] = {}
 
