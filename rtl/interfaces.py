@@ -62,7 +62,7 @@ class HbmRequest(data.Struct):
     write: unsigned(1)
     data: unsigned(512)
     strobe: unsigned(64)
-    stage: Stage
+    tag: Tag
 
 
 class HbmResponse(data.Struct):

@@ -203,8 +203,8 @@ class PlenaTop(wiring.Component):
                 )
         request = self.hbm.request
         accepted = request.valid & request.ready
-        events["hbm_reads"] = (accepted & ~request.payload.write, request.payload.stage)
-        events["hbm_writes"] = (accepted & request.payload.write, request.payload.stage)
+        events["hbm_reads"] = (accepted & ~request.payload.write, request.payload.tag.stage)
+        events["hbm_writes"] = (accepted & request.payload.write, request.payload.tag.stage)
         for name in COUNTERS:
             en, stage = events[name]
             m.d.comb += [

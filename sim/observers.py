@@ -71,8 +71,8 @@ class Observer:
 
 
 class TagChecker(Observer):
-    """Checks on every run that the tag of each dispatch and completion is the image's tag at its
-    pc."""
+    """Checks on every run that the tag of each dispatch, completion and memory request is the
+    image's tag at its pc."""
 
     def __init__(self, image: ProgramImage) -> None:
         self._stages = [int(s) for s in image.stages]
@@ -87,6 +87,10 @@ class TagChecker(Observer):
 
     def dispatched(self, event: Dispatched) -> None:
         self._check("was dispatched", event.pc, event.stage)
+
+    def requested(self, pc: int, stage: int) -> None:
+        """A request of the instruction at `pc` went to the memory."""
+        self._check("sent a memory request", pc, stage)
 
     def completed(self, event: Completed) -> None:
         self._check("completed", event.pc, event.stage)

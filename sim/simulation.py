@@ -15,8 +15,9 @@ from sim.engines import make_engine
 from sim.hbm import HbmDevice
 from sim.memories import Memories
 from sim.observers import Completed, Dispatched, LastWriter, Observer, TagChecker, Written
+from sim.pc_accounts import PcAccounts
 from sim.probe import WritePort
-from sim.profile import build_profile
+from sim.profile import build_profile, pair_stats
 from sim.progress import Progress
 from sim.result import RunResult, describe
 
@@ -61,6 +62,8 @@ class Simulation:
             )
         self.memories = Memories(self.engine)
         self.last_writer = LastWriter(config.VRAM_ROWS, config.MLEN)
+        self.accounts = PcAccounts(len(image))
+        self._checker = TagChecker(image)
         self._cycle = 0
         self._driven: dict[str, int] = {}
         self._observers: list[Observer] = []
@@ -85,7 +88,8 @@ class Simulation:
         hardware mislabels an instruction.
         """
         top, engine = self.engine.top, self.engine
-        self._observers = [TagChecker(self.image), self.last_writer, *observers]
+        self._checker = TagChecker(self.image)
+        self._observers = [self._checker, self.last_writer, self.accounts, *observers]
         wants_cycle = [o for o in self._observers if type(o).cycle is not Observer.cycle]
         started = time.perf_counter()
         if entry is not None:
@@ -109,6 +113,7 @@ class Simulation:
         finally:
             for observer in self._observers:
                 observer.stop()
+            self.accounts.close(self._cycle, self._front())
         cause = Trap.NONE if paused else Trap(engine.get(top.halt.cause))
         return self._result(cause, time.perf_counter() - started)
 
@@ -147,7 +152,14 @@ class Simulation:
             hbm_bytes_written=self.hbm.bytes_written,
             done=result.cause in (Trap.DONE, Trap.BREAK),
             shared_vs_routed_note=shared_vs_routed_note,
+            pair_stats=None
+            if result.cause is Trap.HBM_ADDRESS
+            else pair_stats(self.image, self.accounts, result.counters),
         )
+
+    def _front(self) -> int:
+        """The pc at dispatch; within the program also when the program is over."""
+        return min(self.engine.get(self.engine.top.pc), len(self.image) - 1)
 
     def _clock_loop(self) -> Any:
         """The engine's own loop for this memory device and these observers, if it has one."""
@@ -177,13 +189,16 @@ class Simulation:
         if flags & probe.request_bit and self._driven["request_ready"]:
             request = top.hbm_request.payload
             write = engine.get(request.write)
+            pc, stage = engine.get(request.tag.pc), engine.get(request.tag.stage)
+            self._checker.requested(pc, stage)
+            self.accounts.beat(pc, bool(write))
             hbm.accept(
                 cycle,
                 engine.get(request.address),
                 bool(write),
                 engine.get(request.data) if write else 0,
                 engine.get(request.strobe) if write else 0,
-                engine.get(request.stage),
+                stage,
             )
         if flags & ~(probe.state_mask | probe.counting_bit | probe.request_bit):
             self._events(flags, cycle)

@@ -1,25 +1,33 @@
 """Shared by all tests: engines that live as long as the test process, and one way to run a source
 text."""
 
+import os
 from collections.abc import Callable
 
 import pytest
 
 from isa.assembler import assemble
 from isa.config import PRESETS, PlenaConfig
+from sim.compiled.toolchain import find_compiler
 from sim.engine import Engine
+from sim.engines import make_engine
 from sim.hbm import HbmDevice
-from sim.pysim import PysimEngine
 from sim.simulation import Simulation
 
-_ENGINES: dict[str, Engine] = {}
+_ENGINES: dict[tuple[str, str], Engine] = {}
+
+#: Continuous integration must have a compiler: there the tests fail instead of passing by absence.
+needs_compiler = pytest.mark.skipif(
+    find_compiler() is None and "CI" not in os.environ, reason="there is no C compiler"
+)
 
 
-def engine_for(config: PlenaConfig) -> Engine:
+def engine_for(config: PlenaConfig, name: str = "pysim") -> Engine:
     """An engine of `config`, elaborated once per test process; a Simulation resets it."""
-    if config.digest not in _ENGINES:
-        _ENGINES[config.digest] = PysimEngine(config)
-    return _ENGINES[config.digest]
+    key = (name, config.digest)
+    if key not in _ENGINES:
+        _ENGINES[key] = make_engine(name, config)
+    return _ENGINES[key]
 
 
 @pytest.fixture

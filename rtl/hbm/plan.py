@@ -4,7 +4,6 @@ from amaranth.lib import data, enum
 from amaranth.utils import ceil_log2, exact_log2
 
 from isa.config import PlenaConfig
-from isa.stages import Stage
 from rtl.interfaces import HBM_ADDRESS_BITS, Shapes, Tag
 
 BEAT_BYTES = 64
@@ -72,7 +71,7 @@ class Plan:
                 "elements": HBM_ADDRESS_BITS,
                 "scales": HBM_ADDRESS_BITS,
                 "stride": 32,
-                "stage": Stage,
+                "tag": Tag,
             }
         )
 
@@ -88,7 +87,7 @@ class Plan:
             {"beat": BEAT_ADDRESS_BITS, "offset": OFFSET_BITS, "straddle": 1, "reuse": 1}
         )
         return data.StructLayout(
-            {"elements": stream, "scales": stream, "write": 1, "stage": Stage, "last": 1}
+            {"elements": stream, "scales": stream, "write": 1, "tag": Tag, "last": 1}
         )
 
     @property

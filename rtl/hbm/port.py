@@ -22,7 +22,7 @@ class HbmPort(wiring.Component):
     Every instruction is `m_prefetch`, `v_prefetch` or `v_writeback` rows of MLEN elements; row r's
     elements start at byte `elements + r * stride`, its block scales at byte `scales + r * stride /
     MX_BLOCK`, at any alignment. The answers come in request order, so instructions complete in
-    order. Requests carry their instruction's stage::
+    order. Requests carry their instruction's tag::
 
         issue -+- walk queue --- RowWalker ---- BeatWalker ---------------- request
                |                                |   |
@@ -140,7 +140,7 @@ class HbmPort(wiring.Component):
             walk.elements.eq(issue.elements),
             walk.scales.eq(issue.scales),
             walk.stride.eq(issue.stride),
-            walk.stage.eq(issue.tag.stage),
+            walk.tag.eq(issue.tag),
             collect.tag.eq(issue.tag),
             collect.row.eq(issue.row),
             collect.precision.eq(issue.precision),

@@ -86,7 +86,7 @@ class RowWalker(wiring.Component):
             m.d.sync += [
                 self.o.valid.eq(1),
                 row.write.eq(write),
-                row.stage.eq(walk.stage),
+                row.tag.eq(walk.tag),
                 row.last.eq(last),
                 first.eq(last),
                 index.eq(Mux(last, 0, index + 1)),
@@ -208,7 +208,7 @@ class BeatWalker(wiring.Component):
                 request.valid.eq(1),
                 request.payload.address.eq(Mux(in_scales, row.scales.beat, row.elements.beat) + k),
                 request.payload.write.eq(row.write),
-                request.payload.stage.eq(row.stage),
+                request.payload.tag.eq(row.tag),
             ]
             with m.If(row.write):
                 packed = self.packed.payload

@@ -111,7 +111,8 @@ def host_source(probe: Probe, emitter: UnitEmitter) -> str:
     a.value("host_request_address", request.payload.address)
     a.value("host_request_write", request.payload.write)
     a.value("host_request_strobe", request.payload.strobe)
-    a.value("host_request_stage", request.payload.stage)
+    a.value("host_request_stage", request.payload.tag.stage)
+    a.value("host_request_pc", request.payload.tag.pc)
     a.wide("host_request_data_of", [request.payload.data])
     a.text.append(
         "static void host_request_data(u8 *M, u64u *to) { host_request_data_of(M, 0, to); }"
@@ -143,6 +144,7 @@ def host_source(probe: Probe, emitter: UnitEmitter) -> str:
         "COMPLETION_MASK": probe.completion_mask,
         "COMPLETION_SHIFT": completions[0].bit_length() - 1,
         "COMPLETION_PORTS": len(completions),
+        "IMMEDIATE_PORT": list(probe.completions).index("immediate"),
         "WRITE_MASK": probe.write_mask,
         "WRITE_SHIFT": writes[0].bit_length() - 1,
         "WRITE_PORTS": len(writes),

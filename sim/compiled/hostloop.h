@@ -25,6 +25,7 @@ typedef struct {
   const u8 *stages;
   i64 length;
   i32 *last_writer;
+  i64 *wall, *completed, *read, *written, *busy, *order, *progress;
   i64 lanes;
   u64 *log;
   i64 log_size, log_used;
@@ -60,9 +61,20 @@ static int device_ready(const host_t *h) {
   return !h->backpressure || device_random(h, 2 * (u64)h->cycle) >= h->backpressure;
 }
 
-static void device_accept(host_t *h, u8 *M) {
+static int tag_is_wrong(host_t *h, i64 kind, u64 pc, u64 stage) {
+  if (pc < (u64)h->length && h->stages[pc] == stage) return 0;
+  h->bad_kind = kind;
+  h->bad_pc = (i64)pc;
+  h->bad_stage = (i64)stage;
+  return 1;
+}
+
+static int device_accept(host_t *h, u8 *M) {
   u64 beat = host_request_address(M);
   u32 write = host_request_write(M), stage = host_request_stage(M);
+  u64 pc = host_request_pc(M);
+  if (tag_is_wrong(h, 2, pc, stage)) return BAD_TAG;
+  (write ? h->written : h->read)[pc] += 64;
   due_t *due = &h->due[(h->due_head + h->due_count) & h->due_mask];
   due->error = beat >= (u64)h->size / 64;
   for (i64 i = 0; i < h->fault_count; i++) due->error |= (u64)h->faults[2 * i] <= beat && beat < (u64)h->faults[2 * i + 1];
@@ -91,14 +103,41 @@ static void device_accept(host_t *h, u8 *M) {
   h->due_count++;
   h->free_at = h->cycle + h->cycles_per_beat;
   h->accepted++;
+  return 0;
 }
 
-static int tag_is_wrong(host_t *h, i64 kind, u64 pc, u64 stage) {
-  if (pc < (u64)h->length && h->stages[pc] == stage) return 0;
-  h->bad_kind = kind;
-  h->bad_pc = (i64)pc;
-  h->bad_stage = (i64)stage;
-  return 1;
+/* sim.pc_accounts.PcAccounts: what every pc cost. `order` holds (pc, unit) of the unfinished, oldest first. */
+static void bill(host_t *h, i64 front) {
+  i64 count = h->progress[0], cycles = h->cycle + 1 - h->progress[1];
+  if (cycles <= 0) return;
+  h->progress[1] = h->cycle + 1;
+  h->wall[count ? h->order[0] : front] += cycles;
+  u64 seen = 0;
+  for (i64 i = 0; i < count; i++) {
+    u64 unit = (u64)h->order[2 * i + 1];
+    if (!(seen >> unit & 1)) h->busy[(i64)unit * h->length + h->order[2 * i]] += cycles;
+    seen |= (u64)1 << unit;
+  }
+}
+
+static void account_dispatch(host_t *h, i64 pc, i64 unit) {
+  bill(h, pc);
+  i64 *entry = h->order + 2 * h->progress[0]++;
+  entry[0] = pc; entry[1] = unit;
+}
+
+static void account_completion(host_t *h, i64 pc, int immediate) {
+  bill(h, pc);
+  h->completed[pc]++;
+  i64 last = --h->progress[0], slot = 0;
+  if (immediate) { /* the one just dispatched, which never was unfinished */
+    i64 unit = h->order[2 * last + 1];
+    while (slot < last && h->order[2 * slot + 1] != unit) slot++;
+    if (slot == last) h->busy[unit * h->length + pc]++;
+    return;
+  }
+  while (slot < last && h->order[2 * slot] != pc) slot++;
+  memmove(h->order + 2 * slot, h->order + 2 * (slot + 1), (size_t)(16 * (last - slot)));
 }
 
 /* Events of this cycle: to the log if there is one, else the tag check and the map of last writers here. */
@@ -110,7 +149,9 @@ static int host_events(host_t *h, u8 *M, u64 flags) {
       u64u *r = h->log + h->log_used;
       r[0] = 0; r[1] = (u64)h->cycle; memcpy(r + 2, e, 32);
       h->log_used += 6;
-    } else if (tag_is_wrong(h, 0, e[0], e[2])) return BAD_TAG;
+    }
+    if (tag_is_wrong(h, 0, e[0], e[2])) return BAD_TAG;
+    account_dispatch(h, (i64)e[0], (i64)e[3]);
   }
   for (u64 left = flags & COMPLETION_MASK; left; left &= left - 1) {
     int port = __builtin_ctzll(left) - COMPLETION_SHIFT;
@@ -120,7 +161,9 @@ static int host_events(host_t *h, u8 *M, u64 flags) {
       u64u *r = h->log + h->log_used;
       r[0] = 1 + 256 * (u64)port; r[1] = (u64)h->cycle; memcpy(r + 2, e, 16);
       h->log_used += 4;
-    } else if (tag_is_wrong(h, 1, e[0], e[1])) return BAD_TAG;
+    }
+    if (tag_is_wrong(h, 1, e[0], e[1])) return BAD_TAG;
+    account_completion(h, (i64)e[0], port == IMMEDIATE_PORT);
   }
   for (u64 left = flags & WRITE_MASK; left; left &= left - 1) {
     int port = __builtin_ctzll(left) - WRITE_SHIFT;
@@ -161,7 +204,7 @@ EXPORT int plena_run(u8 *M, host_t *h) {
     if (settle(M)) return LOOPS;
     u64 flags = host_flags(M);
     if ((flags & STATE_MASK) == HALTED_STATE) return HALTED;
-    if (flags & REQUEST_BIT && ready) device_accept(h, M);
+    if (flags & REQUEST_BIT && ready && device_accept(h, M)) return BAD_TAG;
     if (flags & (DISPATCH_BIT | COMPLETION_MASK | WRITE_MASK)) {
       int bad = host_events(h, M, flags);
       if (bad) return bad;

@@ -12,6 +12,7 @@ from isa.image import ProgramImage
 from sim.compiled.model import Model
 from sim.hbm import PAGE_BYTES, HbmDevice
 from sim.observers import Completed, Dispatched, LastWriter, Observer, TagChecker, Written
+from sim.pc_accounts import PcAccounts
 from sim.probe import Probe
 
 __all__ = ["HostLoop", "HostState"]
@@ -20,6 +21,17 @@ _HALTED, _STOPPED, _BUDGET, _LOG_FULL, _NEED_PAGES, _BAD_TAG, _LOOPS = range(1, 
 _BUDGET_CYCLES = 1 << 16  # until Python has a look at progress and interrupts
 _SPARE_PAGES = 64
 _LOG_WORDS = 1 << 17
+
+#: Arrays of PcAccounts, by their names in C.
+_ACCOUNTS = {
+    "wall": "wall",
+    "completed": "completions",
+    "read": "bytes_read",
+    "written": "bytes_written",
+    "busy": "busy",
+    "order": "order",
+    "progress": "progress",
+}
 
 _I64, _U64, _POINTER = ctypes.c_int64, ctypes.c_uint64, ctypes.c_void_p
 
@@ -47,6 +59,7 @@ class HostState(ctypes.Structure):
         *((n, _POINTER) for n in ("bytes_read", "bytes_written", "stages")),
         ("length", _I64),
         ("last_writer", _POINTER),
+        *((n, _POINTER) for n in _ACCOUNTS),
         ("lanes", _I64),
         ("log", _POINTER),
         *((n, _I64) for n in ("log_size", "log_used", "bad_kind", "bad_pc", "bad_stage")),
@@ -60,16 +73,15 @@ def _address(page: bytearray) -> int:
 class HostLoop:
     """Runs a machine against its memory device until something needs the host.
 
-    The tag check and the map of last writers are done in C. Other observers get their events from a
-    log, in order,
-    but up to thousands of cycles late. So only those may be attached whose class says
-    `accepts_late_events = True`:
-    they look at the events alone, not at the machine, and do not override `cycle`.
+    The tag check, the map of last writers and the accounts by pc are done in C. Other observers
+    get their events from a log, in order, but up to thousands of cycles late. So only those may be
+    attached whose class says `accepts_late_events = True`: they look at the events alone, not at
+    the machine, and do not override `cycle`.
 
     Args:
         model, probe: the engine's.
-        image, hbm, observers: the simulation's; the observers begin with its TagChecker and its
-        LastWriter.
+        image, hbm, observers: the simulation's; the observers begin with its TagChecker, its
+        LastWriter and its PcAccounts.
     """
 
     def __init__(
@@ -81,10 +93,10 @@ class HostLoop:
         observers: Sequence[Observer],
     ) -> None:
         self._model, self._probe, self._hbm = model, probe, hbm
-        self._observers = observers
-        checker, writers = observers[:2]
+        checker, writers, accounts = observers[:3]
         assert isinstance(checker, TagChecker)
         assert isinstance(writers, LastWriter)
+        assert isinstance(accounts, PcAccounts)
         self._checker = checker
         run = model.library.plena_run
         run.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
@@ -99,7 +111,11 @@ class HostLoop:
         assert writers.pc.dtype == np.int32
         assert writers.pc.flags.c_contiguous
         state.last_writer, state.lanes = writers.pc.ctypes.data, config.MLEN
-        if len(observers) > 2:
+        for name, attribute in _ACCOUNTS.items():
+            setattr(state, name, getattr(accounts, attribute).ctypes.data)
+        self._accounts = accounts
+        self._observers = [o for o in observers if o is not accounts]
+        if len(observers) > 3:
             self._log = np.zeros(_LOG_WORDS, np.uint64)
             state.log, state.log_size = self._log.ctypes.data, _LOG_WORDS
 
@@ -110,8 +126,9 @@ class HostLoop:
             type(hbm) is HbmDevice
             and type(observers[0]) is TagChecker
             and type(observers[1]) is LastWriter
+            and type(observers[2]) is PcAccounts
         )
-        return known and all(getattr(type(o), "accepts_late_events", False) for o in observers[2:])
+        return known and all(getattr(type(o), "accepts_late_events", False) for o in observers[3:])
 
     def run(self, cycle: int, stop: int) -> tuple[int, bool]:
         """From `cycle` until the machine halts, `stop` is reached, or some time has passed: (cycle,
@@ -207,8 +224,10 @@ class HostLoop:
         state = self._state
         if state.bad_kind == 0:
             self._checker.dispatched(Dispatched(state.cycle, state.bad_pc, 0, state.bad_stage, 0))
-        else:
+        elif state.bad_kind == 1:
             self._checker.completed(Completed(state.cycle, "", state.bad_pc, state.bad_stage))
+        else:
+            self._checker.requested(state.bad_pc, state.bad_stage)
         raise AssertionError("the clock loop in C found a wrong tag that the TagChecker accepts")
 
     def _replay(self) -> None:

@@ -9,7 +9,8 @@ from sim.profile.coverage import coverage_warning
 from sim.profile.difference import StageDelta, diff_profiles
 from sim.profile.errors import ProfileError, ProfileInvariantError, RemovedFieldError
 from sim.profile.merge import MixedProfilesError, merge_profiles
-from sim.profile.record import PairCounts, PairStats, build_profile
+from sim.profile.pairs import PairCounts, PairStats, pair_stats
+from sim.profile.record import build_profile
 from sim.profile.schema import SCHEMA, SCHEMA_V4
 from sim.profile.storage import ProfileObject, read_profile, write_profile
 from sim.profile.tables import report_console, stage_table, stall_table
@@ -32,6 +33,7 @@ __all__ = [
     "coverage_warning",
     "diff_profiles",
     "merge_profiles",
+    "pair_stats",
     "read_profile",
     "report_console",
     "stage_table",

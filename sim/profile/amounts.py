@@ -26,39 +26,35 @@ PICOS_PER_SECOND = 10**12
 
 @dataclass(frozen=True, kw_only=True)
 class Amounts:
-    """What was spent; `proxies` are picoseconds per bucket, None when nobody measured them."""
+    """What was spent; `proxies` are picoseconds of busy units per bucket."""
 
     instructions: int = 0
     wall_picos: int = 0
     hbm_read: int = 0
     hbm_written: int = 0
-    proxies: dict[str, int] | None
+    proxies: dict[str, int]
 
     @classmethod
     def total(cls, parts: Iterable["Amounts"]) -> "Amounts":
-        """The sum; its proxies are unknown when those of a part are."""
+        """The sum."""
         found = list(parts)
-        known = [part.proxies for part in found if part.proxies is not None]
         return cls(
             instructions=sum(part.instructions for part in found),
             wall_picos=sum(part.wall_picos for part in found),
             hbm_read=sum(part.hbm_read for part in found),
             hbm_written=sum(part.hbm_written for part in found),
-            proxies={name: sum(part[name] for part in known) for name in PROXIES}
-            if len(known) == len(found)
-            else None,
+            proxies={name: sum(part.proxies[name] for part in found) for name in PROXIES},
         )
 
     @classmethod
     def of_fields(cls, fields: Mapping[str, Any]) -> "Amounts":
         """The amounts behind the fields of a stage or pair in a profile."""
-        proxies = dict(fields["resource_proxy_picos"])
         return cls(
             instructions=fields["instructions"],
             wall_picos=fields["wall_picos"],
             hbm_read=fields["physical_hbm_bytes_read"],
             hbm_written=fields["physical_hbm_bytes_written"],
-            proxies=None if None in proxies.values() else proxies,
+            proxies=dict(fields["resource_proxy_picos"]),
         )
 
     def fields(self, whole: "Amounts", period_picos: int) -> dict[str, Any]:
@@ -80,16 +76,21 @@ class Amounts:
             "resource_proxy_cycles": self.proxy_cycles(period_picos),
         }
 
-    def proxy_picos(self) -> dict[str, int | None]:
-        """Picoseconds per bucket; null in each when unknown."""
-        return {name: None if self.proxies is None else self.proxies[name] for name in PROXIES}
+    def proxy_picos(self) -> dict[str, int]:
+        """Picoseconds per bucket."""
+        return {name: self.proxies[name] for name in PROXIES}
 
-    def proxy_cycles(self, period_picos: int) -> dict[str, int | None]:
+    def proxy_cycles(self, period_picos: int) -> dict[str, int]:
         """The same in cycles."""
-        picos = self.proxy_picos()
-        return {
-            name: None if p is None else cycles_of(p, period_picos) for name, p in picos.items()
-        }
+        return {name: cycles_of(p, period_picos) for name, p in self.proxy_picos().items()}
+
+
+def proxies_of(busy_picos: Mapping[Unit, int]) -> dict[str, int]:
+    """Busy picoseconds of each unit, summed by bucket."""
+    picos: dict[str, int] = dict.fromkeys(PROXIES, 0)
+    for unit, busy in busy_picos.items():
+        picos[PROXY_OF[unit]] += busy
+    return picos
 
 
 def cycles_of(picos: int, period_picos: int) -> int:

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict
+from typing import Any
 
 from isa.config import ISSUE_POLICIES, PlenaConfig
 from isa.image import VOCABULARY, ProgramImage
@@ -17,9 +17,10 @@ from sim.profile.accounting import (
     check_shape,
     completed,
 )
-from sim.profile.amounts import PICOS_PER_SECOND, PROXIES, PROXY_OF, Amounts, cycles_of
+from sim.profile.amounts import PICOS_PER_SECOND, Amounts, cycles_of, proxies_of
 from sim.profile.classification import classify
-from sim.profile.errors import ProfileError, ProfileInvariantError
+from sim.profile.errors import ProfileError
+from sim.profile.pairs import PairStats, pair_amounts
 from sim.profile.statuses import (
     ATTRIBUTION_POINT,
     CAVEAT,
@@ -30,18 +31,6 @@ from sim.profile.statuses import (
     TIME_UNIT_STATUS,
     accounting_status,
 )
-
-
-class PairCounts(TypedDict):
-    """What the event log counted for one routed pair in one stage."""
-
-    instructions: int
-    wall_cycles: int
-    hbm_bytes_read: int
-    hbm_bytes_written: int
-
-
-PairStats = Mapping[int, Mapping[str, PairCounts]]
 
 
 def build_profile(
@@ -73,8 +62,8 @@ def build_profile(
         hbm_bytes_written: likewise.
         done: the program ran to its end, so that whatever was dispatched must have completed.
         shared_vs_routed_note: the caveat of the routed lowering that the program used.
-        pair_stats: per routed pair and stage label, what the host's event log counted; None leaves
-            `pairs` empty. Resource proxies of pairs are null: hardware counts per stage only.
+        pair_stats: per routed pair and stage label, what its instructions cost
+            (`sim.profile.pairs.pair_stats`); None leaves `pairs` empty.
 
     Raises:
         ProfileInvariantError: two counts that must agree do not (`sim.profile.accounting`), or the
@@ -104,14 +93,16 @@ def build_profile(
             wall_picos=counters["wall"][stage] * period,
             hbm_read=hbm_bytes_read[stage],
             hbm_written=hbm_bytes_written[stage],
-            proxies=_proxies(counters, stage, period),
+            proxies=proxies_of(
+                {unit: counters[BUSY[unit.name.lower()]][stage] * period for unit in Unit}
+            ),
         )
         for stage in Stage
     }
     instructions = {label: amounts.instructions for label, amounts in stages.items()}
     return assemble(
         stages=stages,
-        pairs=_pairs(pair_stats or {}, stages, period),
+        pairs=pair_amounts(pair_stats or {}, stages, period),
         period_picos=period,
         simulation_picos=cycles * period,
         classification=classify(image, instructions, shared_vs_routed_note),
@@ -179,13 +170,6 @@ def _pair_fields(parts: Mapping[str, Amounts], whole: Amounts, period: int) -> d
     return {**Amounts.total(parts.values()).fields(whole, period), "stages": inside}
 
 
-def _proxies(counters: Counters, stage: Stage, period: int) -> dict[str, int]:
-    picos: dict[str, int] = dict.fromkeys(PROXIES, 0)
-    for unit in Unit:
-        picos[PROXY_OF[unit]] += counters[BUSY[unit.name.lower()]][stage] * period
-    return picos
-
-
 def _dispatch_of(counters: Counters, stage: Stage, finished: Sequence[int]) -> dict[str, Any]:
     return {
         "dispatched": counters["dispatched"][stage],
@@ -195,38 +179,3 @@ def _dispatch_of(counters: Counters, stage: Stage, finished: Sequence[int]) -> d
         "multiplier_cycles": counters["multipliers"][stage],
         "stall_cycles": {reason: counters[name][stage] for reason, name in STALLS.items()},
     }
-
-
-def _pairs(
-    stats: PairStats, stages: Mapping[str, Amounts], period: int
-) -> dict[int, dict[str, Amounts]]:
-    pairs: dict[int, dict[str, Amounts]] = {}
-    for pair, parts in stats.items():
-        if type(pair) is not int or pair < 0:
-            raise ProfileError(f"pair_stats: pair {pair!r}: must be an integer from 0 on")
-        for label, counts in parts.items():
-            if label not in stages:
-                raise ProfileError(
-                    f"pair_stats[{pair}]: {label!r} is not a stage of the vocabulary"
-                )
-            pairs.setdefault(pair, {})[label] = Amounts(
-                instructions=counts["instructions"],
-                wall_picos=counts["wall_cycles"] * period,
-                hbm_read=counts["hbm_bytes_read"],
-                hbm_written=counts["hbm_bytes_written"],
-                proxies=None,
-            )
-    for label, whole in stages.items():
-        inside = Amounts.total(parts[label] for parts in pairs.values() if label in parts)
-        for name in ("instructions", "wall_picos", "hbm_read", "hbm_written"):
-            found, limit = getattr(inside, name), getattr(whole, name)
-            if found > limit:
-                raise ProfileInvariantError(
-                    "pairs_within_stage",
-                    label,
-                    found,
-                    f"{name} of all pairs",
-                    limit,
-                    "of the stage",
-                )
-    return pairs

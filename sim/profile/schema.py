@@ -34,9 +34,9 @@ def _each(names: Sequence[str], value: Json) -> Json:
     return _object(dict.fromkeys(names, value), exact=True)
 
 
-def _amounts(*, exact: bool, proxy: Json) -> dict[str, Json]:
+def _amounts(*, exact: bool) -> dict[str, Json]:
     """The fields of a stage or pair."""
-    proxies = _object(dict.fromkeys(PROXIES, proxy), exact=exact)
+    proxies = _object(dict.fromkeys(PROXIES, _COUNT), exact=exact)
     return {
         "instructions": _COUNT,
         "wall_picos": _COUNT,
@@ -131,7 +131,7 @@ _DISPATCH = _object(
     exact=True,
 )
 
-_PAIR_AMOUNTS = _amounts(exact=True, proxy=_COUNT_OR_NULL)
+_PAIR_AMOUNTS = _amounts(exact=True)
 
 #: Version 5, exactly: a field more is a new version.
 SCHEMA: Json = {
@@ -144,7 +144,7 @@ SCHEMA: Json = {
             "classification": _CLASSIFICATION,
             "stages": _each(
                 [stage.label for stage in Stage],
-                _object(_amounts(exact=True, proxy=_COUNT), exact=True),
+                _object(_amounts(exact=True), exact=True),
             ),
             "pairs": {
                 "type": "object",
@@ -178,7 +178,7 @@ SCHEMA_V4: Json = {
             "classification": {"type": "object"},
             "stages": {
                 "type": "object",
-                "additionalProperties": _object(_amounts(exact=False, proxy=_COUNT), exact=False),
+                "additionalProperties": _object(_amounts(exact=False), exact=False),
             },
             "pairs": {"type": "object"},
         },

@@ -18,8 +18,7 @@ PHYSICAL_BYTE_STATUS = (
 RESOURCE_CYCLE_STATUS = (
     "measured: busy time of the unit (an instruction is unfinished in it), in the stage of the "
     "unit's oldest instruction; vector includes the top-k unit, dma is the HBM port, other is "
-    "control. Units overlap, so the buckets of a stage need not add up to its wall time. Null for "
-    "pairs: the hardware counts per stage only"
+    "control. Units overlap, so the buckets of a stage need not add up to its wall time"
 )
 TIME_UNIT_STATUS = (
     "picoseconds are exact and add up; cycles are picoseconds over period_picos, each rounded up "

@@ -149,9 +149,9 @@ class Bench:
                 number += 1
                 wait = self.issues[number].gap if number < len(self.issues) else 0
             if req_valid and ready:
-                record.requests.append((cycle, req.address, bool(req.write), int(req.stage)))
+                record.requests.append((cycle, req.address, bool(req.write), int(req.tag.stage)))
                 device.accept(
-                    cycle, req.address, bool(req.write), req.data, req.strobe, int(req.stage)
+                    cycle, req.address, bool(req.write), req.data, req.strobe, int(req.tag.stage)
                 )
             if m_en:
                 record.rows.append((cycle, ("M", m_tile, m_row, m_data.as_bits(), m_pc)))

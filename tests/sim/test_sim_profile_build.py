@@ -186,7 +186,7 @@ def test_pairs_are_in_numeric_order_with_their_stages_inside() -> None:
     assert pairs["2"]["wall_picos"] == 45_000
     assert pairs["2"]["time_fraction"] == 0.3
     assert pairs["2"]["physical_hbm_bytes_written"] == 64
-    assert pairs["2"]["resource_proxy_cycles"] == dict.fromkeys(PROXIES)
+    assert pairs["2"]["resource_proxy_cycles"] == dict.fromkeys(PROXIES, 0) | {"matrix": 21}
     assert list(pairs["10"]["stages"]) == ["expert_projection"]
     assert pairs["10"]["stages"]["expert_projection"]["wall_cycles"] == 20
 
@@ -245,9 +245,8 @@ def test_every_counter_is_in_the_profile() -> None:
     assert COUNTS["wall"].keys() <= set(VOCABULARY)
 
 
-def test_the_views_round_up_and_unknown_proxies_stay_unknown() -> None:
+def test_the_views_round_up_and_proxies_add_up() -> None:
     assert [cycles_of(picos, 1500) for picos in (0, 1, 1500, 1501)] == [0, 1, 1, 2]
     assert (fraction(1, 4), fraction(0, 0)) == (0.25, 0.0)
-    known, unknown = Amounts(proxies=dict.fromkeys(PROXIES, 1)), Amounts(proxies=None)
-    assert Amounts.total([known, known]).proxies == dict.fromkeys(PROXIES, 2)
-    assert Amounts.total([known, unknown]).proxies is None
+    one = Amounts(proxies=dict.fromkeys(PROXIES, 1))
+    assert Amounts.total([one, one]).proxies == dict.fromkeys(PROXIES, 2)

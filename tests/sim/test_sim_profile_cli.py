@@ -185,7 +185,7 @@ def test_the_sum_of_two_runs() -> None:
     assert list(merged["pairs"]) == ["2", "10"]
     assert merged["pairs"]["2"]["instructions"] == 10
     assert merged["pairs"]["2"]["stages"]["expert_projection"]["wall_cycles"] == 60
-    assert merged["pairs"]["2"]["resource_proxy_picos"]["matrix"] is None
+    assert merged["pairs"]["2"]["resource_proxy_picos"]["matrix"] == 2 * 21 * 1500
     dispatch = merged["dispatch"]
     assert (dispatch["runs"], dispatch["total_overlap_cycles"]) == (2, 18)
     assert dispatch["engine"] == "pysim, compiled"

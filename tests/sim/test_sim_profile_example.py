@@ -5,6 +5,7 @@ from typing import Any
 
 from isa.assembler import assemble
 from isa.config import PRESETS
+from isa.opcodes import Unit
 from isa.stages import Stage
 from rtl.profile import COUNTERS
 from sim.profile import build_profile
@@ -83,18 +84,19 @@ def arguments(**changes: Any) -> dict[str, Any]:
         "shared_vs_routed_note": NOTE,
         "pair_stats": {
             10: {"expert_projection": pair_counts(4, 20, 0, 0)},
-            2: {"expert_projection": pair_counts(5, 30, 0, 64)},
+            2: {"expert_projection": pair_counts(5, 30, 0, 64, matrix=21)},
         },
         **changes,
     }
 
 
-def pair_counts(instructions: int, cycles: int, read: int, written: int) -> dict[str, int]:
+def pair_counts(instructions: int, cycles: int, read: int, written: int, **busy: int) -> Any:
     return {
         "instructions": instructions,
         "wall_cycles": cycles,
         "hbm_bytes_read": read,
         "hbm_bytes_written": written,
+        "busy_cycles": {unit.name.lower(): 0 for unit in Unit} | busy,
     }
 
 

@@ -95,6 +95,13 @@ def other(name: str, value: Any) -> Callable[[dict[str, Any]], None]:
             1,
             0,
         ),
+        (
+            other("pair_stats", {3: {"expert_projection": pair_counts(0, 0, 0, 0, matrix=46)}}),
+            "pairs_within_stage",
+            "expert_projection",
+            46 * 1500,
+            45 * 1500,
+        ),
     ],
 )
 def test_a_violated_identity_is_named_with_both_numbers_and_the_stage(
