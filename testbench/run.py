@@ -15,9 +15,15 @@ from isa.image import write_atomically
 from isa.traps import Trap
 from sim.engines import ENGINES, CompilerError
 from sim.observers import Observer, TagError
-from sim.profile import ProfileInvariantError, coverage_warning, write_profile
+from sim.profile import (
+    ProfileInvariantError,
+    coverage_warning,
+    report_console,
+    write_profile,
+)
 from sim.result import RunResult
 from sim.simulation import DEFAULT_MAX_CYCLES, Simulation
+from testbench.session.costs import cost_table
 from testbench.session.outcome import outcome, registers, routed_note
 from testbench.session.program import FORMS, Program, read_program
 from testbench.session.request import RequestError, check_outputs
@@ -49,6 +55,7 @@ examples:
   python -m testbench.run build/shared_moe/image.json --load hbm=build/shared_moe/hbm.npz
   python -m testbench.run add.asm --config tiny --break loop --skip 2 --step 4 --dump gp
   python -m testbench.run words.hex --config tiny --trace
+  python -m testbench.run build/shared_moe/image.json --load hbm=build/shared_moe/hbm.npz --costs
 
 exit code: 0 the program ended, met a C_BREAK, or was stopped as asked; 1 a trap or the cycle limit;
 2 the request cannot be run (nothing is written then)"""
@@ -132,6 +139,14 @@ def build_parser() -> argparse.ArgumentParser:
         help=f"watchdog (default: {DEFAULT_MAX_CYCLES})",
     )
     p.add_argument("--vcd", type=Path, metavar="FILE", help="waveforms, viewers' files beside them")
+    p.add_argument(
+        "--costs",
+        nargs="?",
+        type=_count(1),
+        const=20,
+        metavar="N",
+        help="the N instructions that own the most cycles (default: 20), after the run",
+    )
     p.add_argument("--profile", type=Path, metavar="FILE", help="the stage profile (JSON)")
     return p
 
@@ -195,6 +210,8 @@ def run(args: argparse.Namespace) -> int:
     if stops is not None and result.cause is not Trap.NONE:
         missed = [text for text in args.breaks if text not in stops.reached]
         print("".join(f"--break {text} was not met\n" for text in missed), end="")
+    if args.costs is not None:
+        report_console().print(cost_table(program.image, simulation.accounts, args.costs))
     _write(args, program, simulation, result, dumps)
     return EXIT_FAIL if result.cause.is_error else EXIT_OK
 

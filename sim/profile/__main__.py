@@ -10,7 +10,7 @@ from sim.profile.coverage import coverage_warning
 from sim.profile.difference import diff_profiles, differences_in_kind
 from sim.profile.merge import MixedProfilesError, merge_profiles
 from sim.profile.storage import ProfileObject, read_profile, write_profile
-from sim.profile.tables import diff_table, report_console, stage_table, stall_table
+from sim.profile.tables import diff_table, pair_table, report_console, stage_table, stall_table
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -43,6 +43,13 @@ exit code: 0 done; 1 the profiles differ (diff) or must not be added (merge);
         "waited for.",
     )
     show.add_argument("file", metavar="FILE", type=Path, help="a profile of version 4 or 5")
+    show.add_argument(
+        "--pairs",
+        metavar="N",
+        type=_count,
+        default=10,
+        help="the N routed pairs that cost the most, 0 for none (default: 10)",
+    )
     show.set_defaults(run=_show)
     diff = commands.add_parser(
         "diff",
@@ -69,6 +76,13 @@ exit code: 0 done; 1 the profiles differ (diff) or must not be added (merge);
     return parser
 
 
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"{value}: must be at least 0")
+    return value
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     options = build_parser().parse_args(arguments)
@@ -91,6 +105,8 @@ def _show(options: argparse.Namespace) -> int:
     console.print(stage_table(profile))
     if "dispatch" in profile:
         console.print(stall_table(profile))
+    if profile["pairs"] and options.pairs:
+        console.print(pair_table(profile, options.pairs))
     for line in _notes(profile):
         console.print(line)
     return 0

@@ -92,6 +92,34 @@ def stall_table(profile: Profile) -> Table:
     return table
 
 
+def pair_table(profile: Profile, most: int) -> Table:
+    """The routed pairs that cost the most cycles, at most `most` of them, with their dearest stage.
+
+    Cycles that a pair's work hides behind older instructions are billed to those.
+    """
+    pairs = profile["pairs"]
+    order = sorted(pairs, key=lambda pair: (-pairs[pair]["wall_picos"], int(pair)))
+    title = f"routed pairs: {len(pairs)}"
+    if len(pairs) > most:
+        title += f", the {most} that cost the most cycles"
+    table = _table(title, ["cycles", "share", "instr", "HBM\nread", "HBM\nwritten", "most in"])
+    table.columns[0].header, table.columns[-1].justify = "pair", "left"
+    for pair in order[:most]:
+        entry = pairs[pair]
+        stages = entry["stages"]
+        dearest = max(stages, key=lambda label: stages[label]["wall_picos"])
+        table.add_row(
+            pair,
+            str(entry["wall_cycles"]),
+            share(entry["time_fraction"]),
+            short_count(entry["instructions"]),
+            short_bytes(entry["physical_hbm_bytes_read"]),
+            short_bytes(entry["physical_hbm_bytes_written"]),
+            f"{dearest} {share(fraction(stages[dearest]['wall_picos'], entry['wall_picos']))}",
+        )
+    return table
+
+
 def diff_table(deltas: Sequence[StageDelta]) -> Table:
     """Per stage: picoseconds before and after, the change, and what moved with it."""
     table = _table("picoseconds per stage", ["before", "after", "change", "", "what moved"])

@@ -167,6 +167,21 @@ def test_every_stage_counts_in_its_own_branch() -> None:
         assert picos == {branch: 7 if branch is BRANCH_OF[stage] else 0 for branch in Branch}
 
 
+def test_show_lists_the_dearest_pairs(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def shown(*options: str) -> list[list[str]]:
+        assert main(["show", str(saved), *options]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        return [line.split() for line in lines if line.split()[-2:-1] == ["expert_projection"]]
+
+    both = [
+        ["2", "30", "30.0%", "5", "0", "B", "64", "B", "expert_projection", "100.0%"],
+        ["10", "20", "20.0%", "4", "0", "B", "0", "B", "expert_projection", "100.0%"],
+    ]
+    assert shown() == both
+    assert shown("--pairs", "1") == both[:1]
+    assert shown("--pairs", "0") == []
+
+
 # Sums and differences
 
 

@@ -252,3 +252,19 @@ def test_an_interrupt_leaves_a_whole_trace(asm, tmp_path, monkeypatch):
     assert run(asm(), "--trace", str(trace), "--dump", f"gp={tmp_path}/gp.npy") == 130
     assert trace.read_text().splitlines()[-1] == "; the run was cut off here: KeyboardInterrupt"
     assert {p.name for p in tmp_path.iterdir()} == {"program.asm", "trace.txt"}
+
+
+def test_costs_name_the_instructions_that_own_the_cycles(asm, capsys):
+    assert run(asm(), "--costs") == 0
+    text = capsys.readouterr().out
+    total = int(text.split("DONE after ")[1].split()[0])
+    assert f"own the most of {total} cycles" in text
+    rows = [line.split() for line in text.splitlines() if line.strip()[:1].isdigit()]
+    rows = [row for row in rows if len(row) > 8 and row[3].endswith("%")]
+    cycles = [int(row[2]) for row in rows]
+    assert cycles == sorted(cycles, reverse=True)
+    assert sum(cycles) == total  # fewer than twenty instructions, so all of them
+    assert run(asm(), "--costs", "1") == 0
+    text = capsys.readouterr().out
+    assert sum(row.split()[2:4] == [str(cycles[0]), rows[0][3]] for row in text.splitlines()) == 1
+    assert text.count("%") == 1
