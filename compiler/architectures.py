@@ -1,55 +1,41 @@
-"""Shared experts of public models, as data."""
+"""Families of shared experts, by the short names of `--arch`: each is a row of the model table."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from compiler.errors import unknown_name
+from compiler.models import MODELS
+from compiler.moe_model import MoeModel
+
+#: The model that stands for a family; lowering.md section 5, "Fused width".
+_REPRESENTATIVES = {
+    "deepseek": "deepseek-v2",
+    "qwen2": "qwen2-moe-a14b",
+    "llama4": "llama4-scout",
+    "glm4": "glm-4.5",
+    "kimi": "kimi-k2",
+}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Architecture:
-    """What distinguishes the shared expert of one model family.
-
-    `source` names the fields of the model's public configuration that say so.
-    """
+    """The shared expert of one model family: how many are fused, and whether it is gated."""
 
     model: str
     n_shared: int
     gated: bool
-    source: str
+
+    @classmethod
+    def of(cls, model: MoeModel) -> "Architecture":
+        """The shared expert of a row of the model table; ValueError when it has none."""
+        if model.shared is None:
+            raise ValueError(f"{model.name} has no shared expert")
+        return cls(model.title, model.shared.count, model.shared.gated)
 
 
-#: By the name that `--arch` and `SharedExpertSpec` take; lowering.md section 5, "Fused width".
-ARCHITECTURES: dict[str, Architecture] = {
-    "deepseek": Architecture(
-        model="DeepSeek-V2",
-        n_shared=2,
-        gated=False,
-        source="n_shared_experts = 2; width moe_intermediate_size * n_shared_experts",
-    ),
-    "qwen2": Architecture(
-        model="Qwen2-MoE",
-        n_shared=1,
-        gated=True,
-        source="shared_expert_intermediate_size; the block has a shared_expert_gate",
-    ),
-    "llama4": Architecture(
-        model="Llama-4",
-        n_shared=1,
-        gated=False,
-        source="intermediate_size, as a routed expert",
-    ),
-    "glm4": Architecture(
-        model="GLM-4.5",
-        n_shared=1,
-        gated=False,
-        source="n_shared_experts = 1; width moe_intermediate_size * n_shared_experts",
-    ),
-    "kimi": Architecture(
-        model="Kimi K2",
-        n_shared=1,
-        gated=False,
-        source="n_shared_experts = 1; width moe_intermediate_size * n_shared_experts",
-    ),
+#: By the name that `--arch` and `SharedExpertSpec` take.
+ARCHITECTURES: Mapping[str, Architecture] = {
+    arch: Architecture.of(MODELS[name]) for arch, name in _REPRESENTATIVES.items()
 }
 
 

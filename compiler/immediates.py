@@ -73,6 +73,11 @@ def set_stride(prog: Program, value: int) -> None:
     _set_control(prog, "STRIDE", value)
 
 
+def set_topk_policy(prog: Program, value: int) -> None:
+    """The policy register of V_TOPK = value, unless it is known to hold it."""
+    _set_control(prog, "TOPK", value)
+
+
 def set_address(prog: Program, register: Register, address: int) -> None:
     """a = address with both 32-bit words, unless it is known to hold it."""
     if not prog.tracked.known(str(register), address):

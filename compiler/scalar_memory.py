@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from compiler.arena import Arena, Interval
-from compiler.errors import CompileError
+from compiler.errors import CompileError, require
 from isa.config import PlenaConfig
 
 _BF16_SIGNIFICAND = 8
@@ -66,7 +66,19 @@ class FpMem:
             self.define(name, value)
 
     def define(self, name: str, value: float) -> int:
-        """Reserve a slot for a constant (an epsilon, 1/hidden, an attention scale); its slot."""
+        """Reserve a slot for a constant (an epsilon, 1/hidden, an attention scale); its slot.
+
+        The same name with the same value gets the same slot; with another, CompileError.
+        """
+        if name in self._constants:
+            slot, known = self._constants[name]
+            require(
+                known == value,
+                f"FP_MEM constant {name!r} = {value}",
+                f"was defined as {known}",
+                "use another name",
+            )
+            return slot
         slot = self._arena.allocate(name, 1).start
         self._constants[name] = (slot, value)
         return slot
@@ -83,6 +95,11 @@ class FpMem:
     def window(self, name: str, size: int) -> Interval:
         """`size` consecutive slots for an emitter, such as one scalar per row."""
         return self._arena.allocate(self._arena.unique(name), size)
+
+    def free(self, *windows: Interval) -> None:
+        """Give back windows that no later instruction reads."""
+        for window in windows:
+            self._arena.release(window.name)
 
     def zero_row(self) -> tuple[int, bool]:
         """The first of VLEN reserved zero slots, and whether this call reserved them.
@@ -115,6 +132,11 @@ class IntMem:
     def window(self, name: str, size: int) -> Interval:
         """`size` consecutive words that the program fills."""
         return self._arena.allocate(self._arena.unique(name), size)
+
+    def free(self, *windows: Interval) -> None:
+        """Give back windows that no later instruction reads."""
+        for window in windows:
+            self._arena.release(window.name)
 
     def table(self, name: str, values: npt.NDArray[np.uint32]) -> Interval:
         """A window that the host fills with `values` before the run."""

@@ -10,6 +10,8 @@ SITES: dict[str, int] = {
     "compiler/elementwise.py": 2,
     "compiler/gate.py": 2,
     "compiler/program.py": 1,
+    "compiler/router.py": 1,
+    "compiler/router_program.py": 1,
     "compiler/shared_expert.py": 3,
     "compiler/shared_program.py": 2,
 }

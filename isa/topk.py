@@ -9,3 +9,10 @@ TOP_K_BITS = 8
 EXPERTS_BITS = 14
 #: Bits of a policy; a register with more of them set is out of range.
 POLICY_BITS = TOP_K_BITS + EXPERTS_BITS
+#: The most experts that a policy can name.
+EXPERTS_LIMIT = (1 << EXPERTS_BITS) - 1
+
+
+def pack_policy(experts: int, top_k: int) -> int:
+    """The policy word of a shape, as C_SET_TOPK_REG takes it."""
+    return experts << TOP_K_BITS | top_k

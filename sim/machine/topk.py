@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from isa.instruction import Instruction
-from isa.topk import FIXED_SHAPES, FROM_REGISTER, POLICY_BITS, TOP_K_BITS
+from isa.topk import FIXED_SHAPES, FROM_REGISTER, POLICY_BITS, TOP_K_BITS, pack_policy
 from isa.traps import Trap
 from sim.machine.addresses import Stop, vector_rows, words
 from sim.machine.registry import Step, executes
@@ -27,7 +27,7 @@ def topk(state: MachineState, instruction: Instruction, _pc: int) -> Step:
     rd, rs1, rs2, rmask = instruction.values
     config = state.config
     experts, count = FIXED_SHAPES.get(rmask, (0, 0))
-    fixed = None if rmask == FROM_REGISTER else experts << TOP_K_BITS | count
+    fixed = None if rmask == FROM_REGISTER else pack_policy(experts, count)
 
     def step() -> None:
         policy = state.topk if fixed is None else fixed
