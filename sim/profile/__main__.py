@@ -1,6 +1,7 @@
-"""Command line: `python -m sim.profile show FILE | diff A B | merge A B ... -o OUT`."""
+"""Command line: `python -m sim.profile show FILE | diff A B | merge A B ... -o OUT | schema`."""
 
 import argparse
+import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -9,6 +10,7 @@ from sim.profile.branches import BranchSplit, branch_split
 from sim.profile.coverage import coverage_warning
 from sim.profile.difference import diff_profiles, differences_in_kind
 from sim.profile.merge import MixedProfilesError, merge_profiles
+from sim.profile.schema import SCHEMA
 from sim.profile.storage import ProfileObject, read_profile, write_profile
 from sim.profile.tables import diff_table, pair_table, report_console, stage_table, stall_table
 
@@ -73,6 +75,12 @@ exit code: 0 done; 1 the profiles differ (diff) or must not be added (merge);
         "-o", "--output", metavar="OUT", type=Path, required=True, help="the profile to write"
     )
     merge.set_defaults(run=_merge)
+    schema = commands.add_parser(
+        "schema",
+        help="the JSON Schema of a profile, for other tools",
+        description="Print the JSON Schema (draft 2020-12) that every profile is checked against.",
+    )
+    schema.set_defaults(run=_schema)
     return parser
 
 
@@ -109,6 +117,11 @@ def _show(options: argparse.Namespace) -> int:
         console.print(pair_table(profile, options.pairs))
     for line in _notes(profile):
         console.print(line)
+    return 0
+
+
+def _schema(_: argparse.Namespace) -> int:
+    print(json.dumps(SCHEMA, indent=2))
     return 0
 
 

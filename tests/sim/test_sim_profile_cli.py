@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from isa.assembler import assemble
 from isa.config import PRESETS
@@ -180,6 +181,18 @@ def test_show_lists_the_dearest_pairs(saved: Path, capsys: pytest.CaptureFixture
     assert shown() == both
     assert shown("--pairs", "1") == both[:1]
     assert shown("--pairs", "0") == []
+
+
+def test_the_printed_schema_accepts_the_profile_and_nothing_more(
+    saved: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["schema"]) == 0
+    validator = Draft202012Validator(json.loads(capsys.readouterr().out))
+    profile = json.loads(saved.read_text())
+    validator.validate(profile)
+    assert not validator.is_valid({**profile, "extra": 1})
+    del profile["stages"]["gather"]
+    assert not validator.is_valid(profile)
 
 
 # Sums and differences
