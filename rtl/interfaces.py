@@ -54,6 +54,14 @@ class GpWrite(data.Struct):
     value: unsigned(32)
 
 
+class AddressWrite(data.Struct):
+    """The dispatcher writes a[index] at the end of this cycle."""
+
+    valid: unsigned(1)
+    index: unsigned(3)
+    value: unsigned(64)
+
+
 class HbmRequest(data.Struct):
     """One beat of 64 bytes; `address` counts beats. A write changes the bytes whose strobe bit is
     set."""

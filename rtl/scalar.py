@@ -30,7 +30,8 @@ class ScalarUnit(wiring.Component):
     Members: `issue` stream; `done`; `fp_write`, `gp_write`; `vram_write` (S_MAP_V_FP's row);
     `topk_fp_write`, `topk_int_write`: words that the top-k unit writes at the end of this cycle.
     They go through the write ports of the stores: the dispatcher lets no instruction that uses
-    FP_MEM or INT_MEM run beside a V_TOPK. `fp_mem` and `int_mem` are the storages, for the host.
+    FP_MEM or INT_MEM run beside a V_TOPK. For the host: the storages `fp_mem` and `int_mem`, and
+    `fp_store` and `int_store`, the word that each takes at the end of this cycle.
     """
 
     issue: Any
@@ -48,6 +49,8 @@ class ScalarUnit(wiring.Component):
             shape=BF16_BITS * config.MLEN, depth=config.FP_MEM_WORDS // config.MLEN, init=[]
         )
         self.int_mem = MemoryData(shape=32, depth=config.INT_MEM_WORDS, init=[])
+        self.fp_store: Any = Signal(shapes.fp_mem_write)
+        self.int_store: Any = Signal(shapes.int_mem_write)
         super().__init__(
             {
                 "issue": In(stream.Signature(shapes.scalar_issue)),
@@ -129,6 +132,7 @@ class ScalarUnit(wiring.Component):
                         int_store.data.eq(p.value),
                     ]
 
+        self._watch(m, fp_store, int_store)
         results = self._arithmetic(m, take)
         m.submodules.retire = retire = Module()
         with retire.If(x_valid & ~mapping):
@@ -173,6 +177,21 @@ class ScalarUnit(wiring.Component):
                 ),
             ]
         return m
+
+    def _watch(self, m: Module, fp: Any, integer: Any) -> None:
+        """Shows the host what the write ports of the two stores take."""
+        lanes = range(self._config.MLEN)
+        lane = Signal(self._shapes.lane_bits)
+        for bit in range(len(lane)):
+            m.d.comb += lane[bit].eq(Cat(fp.en[i] for i in lanes if i >> bit & 1).any())
+        m.d.comb += [
+            self.fp_store.valid.eq(fp.en.any()),
+            self.fp_store.address.eq(Cat(lane, fp.addr)),
+            self.fp_store.value.eq(fp.data.word_select(lane, BF16_BITS)),
+            self.int_store.valid.eq(integer.en),
+            self.int_store.address.eq(integer.addr),
+            self.int_store.value.eq(integer.data),
+        ]
 
     def _arithmetic(self, m: Module, take: Signal) -> list[tuple[Any, Signal]]:
         """One leaf per kind; its operand registers load only for its own operations."""

@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from sim.hbm import HbmMemory
 from sim.machine import Machine
+from sim.memories import Memories
 from sim.mismatch import canonical
 from sim.result import describe
 from sim.simulation import Simulation
@@ -18,21 +19,26 @@ Dispatch = tuple[int, int]
 """An instruction as it was dispatched: its number in the run, and its pc."""
 
 
-def stored(simulation: Simulation, file: str, index: int | str) -> int:
-    """One register ("gp", "f", "a", or "state" by name) or word of the hardware."""
-    engine, top = simulation.engine, simulation.engine.top
-    if isinstance(index, str):
-        return simulation.memories.read_state()[index]
-    if file == "FP_MEM":
-        row, lane = divmod(index, simulation.config.MLEN)
-        return engine.read_memory(top.scalar.fp_mem, row, 1)[0] >> 16 * lane & 0xFFFF
-    storage = {
-        "gp": top.dispatcher.gp.storage,
-        "f": top.dispatcher.f.storage,
-        "a": top.dispatcher.a,
-        "INT_MEM": top.scalar.int_mem,
-    }[file]
-    return engine.read_memory(storage, index, 1)[0]
+class Seen:
+    """The hardware's registers as its events have shown them: as of the last event, however late
+    that is looked at.
+
+    Attributes: `files` ("gp", "f" and "a", lists), `state` (values of `state_names`).
+    """
+
+    def __init__(self, memories: Memories) -> None:
+        self.files: dict[str, list[int]] = {
+            "gp": memories.read_gp().tolist(),
+            "f": memories.read_f().tolist(),
+            "a": memories.read_a().tolist(),
+        }
+        state = memories.read_state()
+        self.state_names, self.state = tuple(state), tuple(state.values())
+
+    def store(self, file: str, index: int, value: int) -> None:
+        """A register was written; words of memories are not kept."""
+        if file in self.files:
+            self.files[file][index] = value
 
 
 def _words(
@@ -112,6 +118,7 @@ class Report:
 
     simulation: Simulation
     machine: Machine
+    seen: Seen
     cycle: int
     history: Sequence[Dispatch]
     unfinished: Sequence[Dispatch]
@@ -138,18 +145,18 @@ class Report:
         return f"#{number} {describe(image, pc)}  <- {source}"
 
     def _registers(self) -> list[str]:
-        here, there = self.simulation.memories, self.machine.memories
+        here, there = self.seen, self.machine.memories
         files = (
-            ("gp", here.read_gp(), there.read_gp(), 8),
-            ("f", here.read_f(), there.read_f(), 4),
-            ("a", here.read_a(), there.read_a(), 16),
+            ("gp", there.read_gp(), 8),
+            ("f", there.read_f(), 4),
+            ("a", there.read_a(), 16),
         )
         lines = []
-        for name, got, want, width in files:
-            for i, (g, w) in enumerate(zip(got.tolist(), want.tolist(), strict=True)):
+        for name, want, width in files:
+            for i, (g, w) in enumerate(zip(here.files[name], want.tolist(), strict=True)):
                 if g or w:
                     mark = "" if g == w else "  <- differs"
                     lines.append(f"  {name}{i}: {g:0{width}X} | {w:0{width}X}{mark}")
-        state = zip(here.read_state().items(), there.read_state().values(), strict=True)
-        lines += [f"  {name}: {g:X} | {w:X}" for (name, g), w in state]
+        values = zip(here.state_names, here.state, there.read_state().values(), strict=True)
+        lines += [f"  {name}: {g:X} | {w:X}" for name, g, w in values]
         return lines

@@ -130,11 +130,5 @@ class Memories:
 
     def read_state(self) -> dict[str, int]:
         """SCALE, STRIDE, V_MASK and the top-k policy."""
-        dispatcher = self._top.dispatcher
-        return {
-            "SCALE": self._engine.get(dispatcher.scale),
-            "STRIDE": self._engine.get(dispatcher.stride),
-            "V_MASK": self._engine.get(dispatcher.v_mask),
-            "TOPK": self._engine.get(dispatcher.topk),
-            "TOPK_VALID": self._engine.get(dispatcher.topk_valid),
-        }
+        registers = self._engine.probe.state_registers
+        return {name: self._engine.get(signal) for name, signal in registers.items()}

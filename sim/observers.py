@@ -1,7 +1,7 @@
 """What the host may watch while the machine runs. An observer is called once per cycle that has an
 event for it."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,19 +12,21 @@ class TagError(AssertionError):
     """The hardware completed an instruction under another stage than the image gives it."""
 
 
-@dataclass(frozen=True)
-class Dispatched:
-    """An instruction left the dispatcher."""
+class Dispatched(NamedTuple):
+    """An instruction left the dispatcher.
+
+    `state`: what the state registers held before it, in the order of `Memories.read_state`.
+    """
 
     cycle: int
     pc: int
     word: int
     stage: int
     unit: int
+    state: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True)
-class Completed:
+class Completed(NamedTuple):
     """An instruction completed on `port`."""
 
     cycle: int
@@ -33,8 +35,7 @@ class Completed:
     stage: int
 
 
-@dataclass(frozen=True)
-class Written:
+class Written(NamedTuple):
     """A write to an SRAM row: `lanes` is a bit per lane, `data` the row (only enabled lanes
     count)."""
 
@@ -46,6 +47,26 @@ class Written:
     data: int
     pc: int
     stage: int
+
+
+class Stored(NamedTuple):
+    """A write of a register or a word: `file` is "gp", "f", "a", "FP_MEM" or "INT_MEM"."""
+
+    cycle: int
+    file: str
+    index: int
+    value: int
+
+
+class HbmWritten(NamedTuple):
+    """The memory accepted a write: the bytes of beat `address` that `strobe` has a bit for, for the
+    instruction at `pc`."""
+
+    cycle: int
+    pc: int
+    address: int
+    data: int
+    strobe: int
 
 
 class Observer:
@@ -65,6 +86,12 @@ class Observer:
 
     def written(self, event: Written) -> None:
         """An SRAM row was written."""
+
+    def stored(self, event: Stored) -> None:
+        """A register or a word was written."""
+
+    def hbm_written(self, event: HbmWritten) -> None:
+        """A beat was written to the device memory."""
 
     def stop(self) -> None:
         """The run is over, or was interrupted."""

@@ -14,7 +14,16 @@ from sim.engine import Engine
 from sim.engines import make_engine
 from sim.hbm import HbmDevice
 from sim.memories import Memories
-from sim.observers import Completed, Dispatched, LastWriter, Observer, TagChecker, Written
+from sim.observers import (
+    Completed,
+    Dispatched,
+    HbmWritten,
+    LastWriter,
+    Observer,
+    Stored,
+    TagChecker,
+    Written,
+)
 from sim.pc_accounts import PcAccounts
 from sim.probe import WritePort
 from sim.profile import build_profile, pair_stats
@@ -67,6 +76,7 @@ class Simulation:
         self._cycle = 0
         self._driven: dict[str, int] = {}
         self._observers: list[Observer] = []
+        self._watched: list[Observer] = []  # those that came from outside
         self.engine.reset()
         words = [int(w) | int(s) << 32 for w, s in zip(image.words, image.stages, strict=True)]
         self.engine.write_memory(self.engine.top.dispatcher.imem, 0, words)
@@ -89,7 +99,8 @@ class Simulation:
         """
         top, engine = self.engine.top, self.engine
         self._checker = TagChecker(self.image)
-        self._observers = [self._checker, self.last_writer, self.accounts, *observers]
+        self._watched = list(observers)
+        self._observers = [self._checker, self.last_writer, self.accounts, *self._watched]
         wants_cycle = [o for o in self._observers if type(o).cycle is not Observer.cycle]
         started = time.perf_counter()
         if entry is not None:
@@ -188,18 +199,17 @@ class Simulation:
             return True
         if flags & probe.request_bit and self._driven["request_ready"]:
             request = top.hbm_request.payload
-            write = engine.get(request.write)
+            write, address = engine.get(request.write), engine.get(request.address)
+            data = engine.get(request.data) if write else 0
+            strobe = engine.get(request.strobe) if write else 0
             pc, stage = engine.get(request.tag.pc), engine.get(request.tag.stage)
             self._checker.requested(pc, stage)
             self.accounts.beat(pc, bool(write))
-            hbm.accept(
-                cycle,
-                engine.get(request.address),
-                bool(write),
-                engine.get(request.data) if write else 0,
-                engine.get(request.strobe) if write else 0,
-                stage,
-            )
+            hbm.accept(cycle, address, bool(write), data, strobe, stage)
+            if write:
+                beat = HbmWritten(cycle, pc, address, data, strobe)
+                for observer in self._watched:
+                    observer.hbm_written(beat)
         if flags & ~(probe.state_mask | probe.counting_bit | probe.request_bit):
             self._events(flags, cycle)
         for observer in wants_cycle:
@@ -218,7 +228,10 @@ class Simulation:
         engine, top, probe = self.engine, self.engine.top, self.engine.probe
         if flags & probe.dispatch_bit:
             d = top.dispatch
-            event = Dispatched(cycle, *(engine.get(v) for v in (d.pc, d.word, d.stage, d.unit)))
+            pc, word, stage, unit = (engine.get(v) for v in (d.pc, d.word, d.stage, d.unit))
+            registers = probe.state_registers.values() if self._watched else ()
+            state = tuple(engine.get(v) for v in registers)
+            event = Dispatched(cycle, pc, word, stage, unit, state)
             for observer in self._observers:
                 observer.dispatched(event)
         if flags & probe.completion_mask:
@@ -232,6 +245,13 @@ class Simulation:
             for bit, write in probe.write_bits.items():
                 if flags & bit:
                     self._written(cycle, write)
+        if flags & probe.word_mask and self._watched:
+            for bit, port in probe.word_bits.items():
+                if flags & bit:
+                    index, value = engine.get(port.index), engine.get(port.value)
+                    stored = Stored(cycle, port.file, index, value)
+                    for observer in self._watched:
+                        observer.stored(stored)
 
     def _written(self, cycle: int, write: WritePort) -> None:
         engine, port = self.engine, write.port

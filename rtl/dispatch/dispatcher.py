@@ -21,7 +21,15 @@ from rtl.dispatch.loops import LoopStack
 from rtl.dispatch.policy import TopkPolicy
 from rtl.dispatch.registers import f_file, gp_file
 from rtl.dispatch.scoreboard import Scoreboard
-from rtl.interfaces import PC_BITS, SLOT_BITS, Completion, FpWrite, GpWrite, Shapes
+from rtl.interfaces import (
+    PC_BITS,
+    SLOT_BITS,
+    AddressWrite,
+    Completion,
+    FpWrite,
+    GpWrite,
+    Shapes,
+)
 
 
 class Dispatcher(wiring.Component):
@@ -109,6 +117,8 @@ class Dispatcher(wiring.Component):
         self.v_mask = Signal(32)
         self.topk = Signal(32)
         self.topk_valid = Signal()
+        #: What the address registers take at the end of this cycle, for the host to watch.
+        self.a_write: Any = Signal(AddressWrite)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -198,6 +208,11 @@ class Dispatcher(wiring.Component):
         m.submodules.sequence, next_pc = sequence(front, go, self.start, self.entry, a_write)
         m.d.comb += [fetch.addr.eq(next_pc), gp.early_value.eq(result)]
         m.d.sync += self.pc.eq(next_pc)
+        m.d.comb += [
+            self.a_write.valid.eq(a_write.en),
+            self.a_write.index.eq(a_write.addr),
+            self.a_write.value.eq(a_write.data),
+        ]
         registers = {
             Op.C_SET_SCALE_REG: self.scale,
             Op.C_SET_STRIDE_REG: self.stride,

@@ -118,7 +118,8 @@ def host_source(probe: Probe, emitter: UnitEmitter) -> str:
         "static void host_request_data(u8 *M, u64u *to) { host_request_data_of(M, 0, to); }"
     )
     d = top.dispatch
-    a.values("host_dispatch_of", [[d.pc, d.word, d.stage, d.unit]])
+    state = list(probe.state_registers.values())
+    a.values("host_dispatch_of", [[d.pc, d.word, d.stage, d.unit, *state]])
     a.text.append("static void host_dispatch(u8 *M, u64u *e) { host_dispatch_of(M, 0, e); }")
     a.values("host_completion", [[c.tag.pc, c.tag.stage] for c in probe.completions.values()])
     cases: list[list[ValueLike]] = []
@@ -130,10 +131,12 @@ def host_source(probe: Probe, emitter: UnitEmitter) -> str:
         lanes.append(None if write.memory == "mram" else port.lanes)
     a.values("host_write", cases, lanes)
     a.wide("host_write_data", [w.port.data for w in probe.writes])
+    a.values("host_word", [[word.index, word.value] for word in probe.words])
     a.drive("host_valid", response.valid)
     a.drive("host_ready", request.ready)
     a.present("host_present", response.payload)
     completions, writes = list(probe.completion_bits), list(probe.write_bits)
+    stores = list(probe.word_bits)
     ones = min(64, config.MLEN)
     defines = {
         "STATE_MASK": probe.state_mask,
@@ -148,6 +151,10 @@ def host_source(probe: Probe, emitter: UnitEmitter) -> str:
         "WRITE_MASK": probe.write_mask,
         "WRITE_SHIFT": writes[0].bit_length() - 1,
         "WRITE_PORTS": len(writes),
+        "WORD_MASK": probe.word_mask,
+        "WORD_SHIFT": stores[0].bit_length() - 1,
+        "WORD_PORTS": len(stores),
+        "DISPATCH_WORDS": 4 + len(state),
         "VRAM_PORTS": sum(1 << i for i, w in enumerate(probe.writes) if w.memory == "vram"),
         "LANE_WORDS": words(config.MLEN),
         "DATA_WORDS": words(16 * config.MLEN),

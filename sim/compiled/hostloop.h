@@ -140,15 +140,15 @@ static void account_completion(host_t *h, i64 pc, int immediate) {
   memmove(h->order + 2 * slot, h->order + 2 * (slot + 1), (size_t)(16 * (last - slot)));
 }
 
-/* Events of this cycle: to the log if there is one, else the tag check and the map of last writers here. */
+/* Events of this cycle: the tag check and the map of last writers, and the log if there is one. */
 static int host_events(host_t *h, u8 *M, u64 flags) {
   if (flags & DISPATCH_BIT) {
-    u64 e[4];
+    u64 e[DISPATCH_WORDS];
     host_dispatch(M, e);
     if (h->log) {
       u64u *r = h->log + h->log_used;
-      r[0] = 0; r[1] = (u64)h->cycle; memcpy(r + 2, e, 32);
-      h->log_used += 6;
+      r[0] = 0; r[1] = (u64)h->cycle; memcpy(r + 2, e, sizeof e);
+      h->log_used += 2 + DISPATCH_WORDS;
     }
     if (tag_is_wrong(h, 0, e[0], e[2])) return BAD_TAG;
     account_dispatch(h, (i64)e[0], (i64)e[3]);
@@ -176,16 +176,35 @@ static int host_events(host_t *h, u8 *M, u64 flags) {
       memcpy(r + 5, lanes, sizeof lanes);
       host_write_data(M, port, r + 5 + LANE_WORDS);
       h->log_used += 5 + LANE_WORDS + DATA_WORDS;
-    } else {
+    }
+    if (VRAM_PORTS >> port & 1) {
       i32 *row = h->last_writer + e[0] * (u64)h->lanes;
       for (i64 i = 0; i < h->lanes; i++) row[i] = lanes[i / 64] >> (i % 64) & 1 ? (i32)e[1] : row[i];
     }
   }
+  for (u64 left = h->log ? flags & WORD_MASK : 0; left; left &= left - 1) {
+    int port = __builtin_ctzll(left) - WORD_SHIFT;
+    u64u *r = h->log + h->log_used;
+    r[0] = 3 + 256 * (u64)port; r[1] = (u64)h->cycle;
+    host_word(M, port, r + 2);
+    h->log_used += 4;
+  }
   return 0;
 }
 
+enum { BEAT_WORDS = 5 + 8 };
+
+/* A write that the memory accepted in this cycle, to the log. */
+static void log_beat(host_t *h, u8 *M) {
+  u64u *r = h->log + h->log_used;
+  r[0] = 4; r[1] = (u64)h->cycle; r[2] = host_request_pc(M);
+  r[3] = host_request_address(M); r[4] = host_request_strobe(M);
+  host_request_data(M, r + 5);
+  h->log_used += BEAT_WORDS;
+}
+
 /* At most this many words of log are written in a cycle. */
-#define LOG_ROOM (6 + 4 * COMPLETION_PORTS + (5 + LANE_WORDS + DATA_WORDS) * WRITE_PORTS)
+#define LOG_ROOM (2 + DISPATCH_WORDS + 4 * COMPLETION_PORTS + (5 + LANE_WORDS + DATA_WORDS) * WRITE_PORTS + 4 * WORD_PORTS + BEAT_WORDS)
 
 EXPORT int plena_run(u8 *M, host_t *h) {
   for (;;) {
@@ -204,8 +223,11 @@ EXPORT int plena_run(u8 *M, host_t *h) {
     if (settle(M)) return LOOPS;
     u64 flags = host_flags(M);
     if ((flags & STATE_MASK) == HALTED_STATE) return HALTED;
-    if (flags & REQUEST_BIT && ready && device_accept(h, M)) return BAD_TAG;
-    if (flags & (DISPATCH_BIT | COMPLETION_MASK | WRITE_MASK)) {
+    if (flags & REQUEST_BIT && ready) {
+      if (device_accept(h, M)) return BAD_TAG;
+      if (h->log && host_request_write(M)) log_beat(h, M);
+    }
+    if (flags & (DISPATCH_BIT | COMPLETION_MASK | WRITE_MASK | WORD_MASK)) {
       int bad = host_events(h, M, flags);
       if (bad) return bad;
     }

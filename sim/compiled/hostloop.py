@@ -11,7 +11,16 @@ import numpy as np
 from isa.image import ProgramImage
 from sim.compiled.model import Model
 from sim.hbm import PAGE_BYTES, HbmDevice
-from sim.observers import Completed, Dispatched, LastWriter, Observer, TagChecker, Written
+from sim.observers import (
+    Completed,
+    Dispatched,
+    HbmWritten,
+    LastWriter,
+    Observer,
+    Stored,
+    TagChecker,
+    Written,
+)
 from sim.pc_accounts import PcAccounts
 from sim.probe import Probe
 
@@ -19,8 +28,10 @@ __all__ = ["HostLoop", "HostState"]
 
 _HALTED, _STOPPED, _BUDGET, _LOG_FULL, _NEED_PAGES, _BAD_TAG, _LOOPS = range(1, 8)
 _BUDGET_CYCLES = 1 << 16  # until Python has a look at progress and interrupts
+_LOGGED_CYCLES = 1 << 12  # the same when observers wait for their events
 _SPARE_PAGES = 64
 _LOG_WORDS = 1 << 17
+_EVENTS = ("dispatched", "completed", "written", "stored", "hbm_written")
 
 #: Arrays of PcAccounts, by their names in C.
 _ACCOUNTS = {
@@ -114,8 +125,8 @@ class HostLoop:
         for name, attribute in _ACCOUNTS.items():
             setattr(state, name, getattr(accounts, attribute).ctypes.data)
         self._accounts = accounts
-        self._observers = [o for o in observers if o is not accounts]
-        if len(observers) > 3:
+        self._calls = [_overridden(observers[3:], kind) for kind in _EVENTS]
+        if any(self._calls):
             self._log = np.zeros(_LOG_WORDS, np.uint64)
             state.log, state.log_size = self._log.ctypes.data, _LOG_WORDS
 
@@ -137,7 +148,8 @@ class HostLoop:
         Raises TagError like the TagChecker.
         """
         state = self._state
-        state.cycle, state.stop, state.budget = cycle, stop, _BUDGET_CYCLES
+        state.cycle, state.stop = cycle, stop
+        state.budget = _LOGGED_CYCLES if state.log else _BUDGET_CYCLES
         self._hand_over()
         self._model.unsettle()
         try:
@@ -231,37 +243,54 @@ class HostLoop:
         raise AssertionError("the clock loop in C found a wrong tag that the TagChecker accepts")
 
     def _replay(self) -> None:
-        """Hands the logged events to all observers."""
-        words: list[int] = self._log[: self._state.log_used].tolist()
+        """Hands the logged events to the observers that came from outside."""
+        log = self._log[: self._state.log_used]
+        words: list[int] = log.tolist()
+        content = log.tobytes()
         self._state.log_used = 0
-        completions = list(self._probe.completions)
+
+        def joined(first: int, last: int) -> int:
+            return int.from_bytes(content[8 * first : 8 * last], "little")
+
+        dispatched, completed, written, stored, hbm_written = self._calls
+        completions, files = list(self._probe.completions), [w.file for w in self._probe.words]
         lane_words, data_words = -(-self._lanes // 64), -(-16 * self._lanes // 64)
-        at = 0
+        at, state_end = 0, 6 + len(self._probe.state_registers)
         while at < len(words):
             kind, port = words[at] & 255, words[at] >> 8
             if kind == 0:
-                cycle, pc, word, stage, unit = words[at + 1 : at + 6]
-                dispatched = Dispatched(cycle, pc, word, stage, unit)
-                for observer in self._observers:
-                    observer.dispatched(dispatched)
-                at += 6
+                end = at + state_end
+                event = Dispatched(*words[at + 1 : at + 6], tuple(words[at + 6 : end]))
+                for call in dispatched:
+                    call(event)
             elif kind == 1:
-                cycle, pc, stage = words[at + 1 : at + 4]
-                completed = Completed(cycle, completions[port], pc, stage)
-                for observer in self._observers:
-                    observer.completed(completed)
-                at += 4
-            else:
+                end = at + 4
+                cycle, pc, stage = words[at + 1 : end]
+                for call in completed:
+                    call(Completed(cycle, completions[port], pc, stage))
+            elif kind == 2:
                 cycle, row, pc, stage = words[at + 1 : at + 5]
-                at += 5
-                lanes = _join(words[at : at + lane_words])
-                data = _join(words[at + lane_words : at + lane_words + data_words])
-                at += lane_words + data_words
+                middle = at + 5 + lane_words
+                end = middle + data_words
+                lanes, data = joined(at + 5, middle), joined(middle, end)
                 write = self._probe.writes[port]
-                written = Written(cycle, write.name, write.memory, row, lanes, data, pc, stage)
-                for observer in self._observers:
-                    observer.written(written)
+                for call in written:
+                    call(Written(cycle, write.name, write.memory, row, lanes, data, pc, stage))
+            elif kind == 3:
+                end = at + 4
+                cycle, index, value = words[at + 1 : end]
+                for call in stored:
+                    call(Stored(cycle, files[port], index, value))
+            else:
+                end = at + 13
+                cycle, pc, address, strobe = words[at + 1 : at + 5]
+                for call in hbm_written:
+                    call(HbmWritten(cycle, pc, address, joined(at + 5, end), strobe))
+            at = end
 
 
-def _join(words: Sequence[int]) -> int:
-    return sum(word << 64 * i for i, word in enumerate(words))
+def _overridden(observers: Sequence[Observer], name: str) -> list[Callable[[Any], None]]:
+    """The bound method `name` of those observers that do something in it."""
+    return [
+        getattr(o, name) for o in observers if getattr(type(o), name) is not getattr(Observer, name)
+    ]

@@ -18,6 +18,8 @@ MAX_RESUMES = 50
 
 
 class _Opcodes(Observer):
+    accepts_late_events = True
+
     def __init__(self) -> None:
         self.codes: Counter[int] = Counter()
 
