@@ -50,11 +50,11 @@ class Written(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """A write of a register or a word: `file` is "gp", "f", "a", "FP_MEM" or "INT_MEM"."""
+    """A write of register or word `number` of `file`: "gp", "f", "a", "FP_MEM" or "INT_MEM"."""
 
     cycle: int
     file: str
-    index: int
+    number: int
     value: int
 
 

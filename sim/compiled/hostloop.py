@@ -260,7 +260,8 @@ class HostLoop:
             kind, port = words[at] & 255, words[at] >> 8
             if kind == 0:
                 end = at + state_end
-                event = Dispatched(*words[at + 1 : at + 6], tuple(words[at + 6 : end]))
+                cycle, pc, word, stage, unit = words[at + 1 : at + 6]
+                event = Dispatched(cycle, pc, word, stage, unit, tuple(words[at + 6 : end]))
                 for call in dispatched:
                     call(event)
             elif kind == 1:
