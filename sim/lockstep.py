@@ -87,7 +87,7 @@ class Lockstep(Observer):
         self._undefined: set[tuple[str, int]] = set()
         self._fault: Halt | None = None
         self._history: deque[tuple[int, int]] = deque(maxlen=HISTORY)
-        self._cycle = 0
+        self._cycle = -1
 
     # Events.
 
@@ -225,6 +225,8 @@ class Lockstep(Observer):
 
     def _settle(self, cycle: int) -> None:
         """Check the instructions that completed before `cycle`: their writes have all landed."""
+        if cycle == self._cycle:
+            return
         for instance in self._ledger.settled(cycle):
             missing = next(instance.owed(), None)
             if missing is not None:

@@ -38,18 +38,19 @@ def engine() -> Callable[[PlenaConfig], Engine]:
 @pytest.fixture
 def program() -> Callable[..., Simulation]:
     """Assembles a source text and loads it: `program(text, config="tiny", issue="overlap",
-    hbm=None)`."""
+    hbm=None, engine="pysim")`."""
 
     def load(
         text: str,
         config: str | PlenaConfig = "tiny",
         issue: str | None = None,
         hbm: HbmDevice | None = None,
+        engine: str = "pysim",
     ) -> Simulation:
         machine = PRESETS[config] if isinstance(config, str) else config
         image = assemble(text, config=machine)
         # The engine is shared by name and digest; a differently named twin has the same hardware.
-        engine = engine_for(machine)
-        return Simulation(engine.config, image, hbm, engine=engine, issue=issue)
+        shared = engine_for(machine, engine)
+        return Simulation(shared.config, image, hbm, engine=shared, issue=issue)
 
     return load

@@ -16,7 +16,15 @@ from sim.compiled.engine import CompiledEngine
 from sim.compiled.toolchain import find_compiler
 from sim.engine import Engine
 from sim.hbm import HbmDevice
-from sim.observers import Completed, Dispatched, Observer, TagError, Written
+from sim.observers import (
+    Completed,
+    Dispatched,
+    HbmWritten,
+    Observer,
+    Stored,
+    TagError,
+    Written,
+)
 from sim.simulation import Simulation
 from testbench.shared_case import build_case, spec_of
 
@@ -178,6 +186,12 @@ class Log(Observer):
         self.events.append(event)
 
     def written(self, event: Written) -> None:
+        self.events.append(event)
+
+    def stored(self, event: Stored) -> None:
+        self.events.append(event)
+
+    def hbm_written(self, event: HbmWritten) -> None:
         self.events.append(event)
 
 

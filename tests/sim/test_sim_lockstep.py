@@ -11,12 +11,12 @@ from isa.config import PRESETS
 from isa.opcodes import BY_MNEMONIC
 from isa.traps import Trap
 from sim.lockstep import Lockstep, LockstepError
-from sim.machine import HbmWrite, RegisterWrite, RowWrite, WordWrite
+from sim.machine import HbmWrite, MachineState, RegisterWrite, RowWrite, WordWrite
 from sim.machine.registry import BUILDERS, Step
 from sim.simulation import Simulation
 from testbench.shared_case import build_case, spec_of
 from testbench.shared_moe import main
-from tests.conftest import engine_for
+from tests.conftest import engine_for, needs_compiler
 from tests.sim.machine_bench import bits
 
 TINY = PRESETS["tiny"]
@@ -61,16 +61,25 @@ EVERY_EFFECT = """
 """
 
 
-def load(program: Callable[..., Simulation], text: str, issue: str | None = None) -> Simulation:
-    simulation = program(text, issue=issue)
+ENGINES = ("pysim", pytest.param("compiled", marks=needs_compiler))
+
+
+def load(
+    program: Callable[..., Simulation],
+    text: str,
+    issue: str | None = None,
+    engine: str = "pysim",
+) -> Simulation:
+    simulation = program(text, issue=issue, engine=engine)
     simulation.hbm.write(0, bytes(range(64)) + bytes([127] * 64))
     simulation.memories.write_vector(0, bits(np.arange(64.0).reshape(8, 8)))
     return simulation
 
 
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("issue", ISSUES)
-def test_every_effect_agrees(program: Callable[..., Simulation], issue: str):
-    simulation = load(program, EVERY_EFFECT, issue)
+def test_every_effect_agrees(program: Callable[..., Simulation], issue: str, engine: str):
+    simulation = load(program, EVERY_EFFECT, issue, engine)
     lockstep = Lockstep()
     assert simulation.run(observers=[lockstep]).cause is Trap.DONE
     assert lockstep.executed == 17
@@ -110,6 +119,7 @@ def tampered(mnemonic: str, monkeypatch: pytest.MonkeyPatch, *, drop: bool = Fal
     monkeypatch.setitem(BUILDERS, code, builder)
 
 
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(
     ("mnemonic", "what"),
     [
@@ -130,10 +140,14 @@ def tampered(mnemonic: str, monkeypatch: pytest.MonkeyPatch, *, drop: bool = Fal
     ],
 )
 def test_a_wrong_effect_is_found_at_its_instruction(
-    program: Callable[..., Simulation], monkeypatch: pytest.MonkeyPatch, mnemonic: str, what: str
+    program: Callable[..., Simulation],
+    monkeypatch: pytest.MonkeyPatch,
+    mnemonic: str,
+    what: str,
+    engine: str,
 ):
     tampered(mnemonic, monkeypatch)
-    simulation = load(program, EVERY_EFFECT)
+    simulation = load(program, EVERY_EFFECT, engine=engine)
     with pytest.raises(LockstepError) as caught:
         simulation.run(observers=[Lockstep()])
     text = str(caught.value)
@@ -143,18 +157,40 @@ def test_a_wrong_effect_is_found_at_its_instruction(
         assert part in text
 
 
-@pytest.mark.parametrize("mnemonic", ["H_PREFETCH_M", "V_EXP_V", "M_MM_WO", "S_MAP_V_FP"])
+@pytest.mark.parametrize(
+    ("mnemonic", "tagged"),
+    [
+        *((m, True) for m in ("H_PREFETCH_M", "V_EXP_V", "M_MM_WO", "S_MAP_V_FP", "H_STORE_V")),
+        *((m, False) for m in ("S_ADDI_INT", "S_LD_INT", "S_EXP_FP", "V_RED_SUM")),
+        *((m, False) for m in ("C_SET_ADDR_REG", "S_ST_FP", "S_ST_INT")),
+    ],
+)
 def test_a_write_that_the_machine_does_not_make_is_found(
-    program: Callable[..., Simulation], monkeypatch: pytest.MonkeyPatch, mnemonic: str
+    program: Callable[..., Simulation], monkeypatch: pytest.MonkeyPatch, mnemonic: str, tagged: bool
 ):
     tampered(mnemonic, monkeypatch, drop=True)
     with pytest.raises(LockstepError, match=r"a write that the machine does not") as caught:
         load(program, EVERY_EFFECT).run(observers=[Lockstep()])
-    assert mnemonic in str(caught.value).splitlines()[0]
+    text = str(caught.value)
+    assert mnemonic in (text.splitlines()[0] if tagged else text)
 
 
-def test_a_row_that_the_hardware_does_not_write_is_found(
-    program: Callable[..., Simulation], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        (lambda state: state.set_rows(5, state.rows(6).copy()), "completed without a row"),
+        (lambda state: state.set_gp(9, 7), "completed without its result"),
+        (lambda state: state.set_hbm(2048, b"\x01"), "byte 0x800 of HBM differs"),
+        (lambda state: state.set_state("SCALE", 3), "the result differs"),
+    ],
+)
+def test_what_the_hardware_does_not_write_is_found(
+    program: Callable[..., Simulation],
+    monkeypatch: pytest.MonkeyPatch,
+    engine: str,
+    change: Callable[[MachineState], None],
+    what: str,
 ):
     code = BY_MNEMONIC["S_EXP_FP"].code
     original = BUILDERS[code]
@@ -162,15 +198,34 @@ def test_a_row_that_the_hardware_does_not_write_is_found(
     def builder(state, instruction, pc) -> Step:
         step = original(state, instruction, pc)
 
-        def also_a_row() -> None:
+        def also_this() -> None:
             step()
-            state.set_rows(5, state.rows(6).copy())
+            change(state)
 
-        return also_a_row
+        return also_this
 
     monkeypatch.setitem(BUILDERS, code, builder)
-    with pytest.raises(LockstepError, match="completed without a row"):
-        load(program, EVERY_EFFECT).run(observers=[Lockstep()])
+    with pytest.raises(LockstepError, match=what) as caught:
+        load(program, EVERY_EFFECT, engine=engine).run(observers=[Lockstep()])
+    assert "S_EXP_FP f2, f1" in str(caught.value).splitlines()[1]
+
+
+@needs_compiler
+def test_the_compiled_loop_stops_soon_with_the_registers_of_the_difference(
+    program: Callable[..., Simulation], monkeypatch: pytest.MonkeyPatch
+):
+    tampered("S_LD_INT", monkeypatch)
+    text = "C_LOOP_START gp1, 100000\nS_ADDI_INT gp2, gp2, 1\nS_LD_INT gp3, gp0, 0\nC_LOOP_END gp1"
+    simulation = program(text, engine="compiled")
+    with pytest.raises(LockstepError) as caught:
+        simulation.run(observers=[Lockstep()])
+    assert simulation.engine.get(simulation.engine.top.pc) < 4
+    assert simulation.memories.read_gp()[2] > 100  # the machine has gone on, but not far
+    assert simulation.memories.read_gp()[2] < 5000
+    text = str(caught.value)
+    assert "lock step, cycle 3" in text
+    assert "  gp2: 00000001 | 00000001" in text
+    assert "  gp1: 0001869F | 0001869F" in text
 
 
 def test_another_path_through_the_program_is_found(
