@@ -14,6 +14,7 @@ from isa.config import PRESETS
 from isa.image import write_atomically
 from isa.traps import Trap
 from sim.engines import ENGINES, CompilerError
+from sim.lockstep import Lockstep, LockstepError
 from sim.observers import Observer, TagError
 from sim.profile import (
     ProfileInvariantError,
@@ -57,8 +58,8 @@ examples:
   python -m testbench.run words.hex --config tiny --trace
   python -m testbench.run build/shared_moe/image.json --load hbm=build/shared_moe/hbm.npz --costs
 
-exit code: 0 the program ended, met a C_BREAK, or was stopped as asked; 1 a trap or the cycle limit;
-2 the request cannot be run (nothing is written then)"""
+exit code: 0 the program ended, met a C_BREAK, or was stopped as asked; 1 a trap, the cycle limit or
+a difference in lock step; 2 the request cannot be run (nothing is written then)"""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -138,6 +139,11 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="N",
         help=f"watchdog (default: {DEFAULT_MAX_CYCLES})",
     )
+    p.add_argument(
+        "--lockstep",
+        action="store_true",
+        help="compare every instruction's effects with the architectural machine as they happen",
+    )
     p.add_argument("--vcd", type=Path, metavar="FILE", help="waveforms, viewers' files beside them")
     p.add_argument(
         "--costs",
@@ -166,7 +172,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = build_parser().parse_args(arguments)
     try:
         return run(args)
-    except (TagError, ProfileInvariantError) as error:
+    except (TagError, ProfileInvariantError, LockstepError) as error:
         print(f"FAIL: {error}", file=sys.stderr)
         return EXIT_FAIL
     except CompilerError as error:
@@ -197,6 +203,8 @@ def run(args: argparse.Namespace) -> int:
         print(program.image.listing())
     in_flight = InFlight()
     observers = [in_flight, *_observers(args, simulation, stops)]
+    if args.lockstep:
+        observers.append(Lockstep())
     result = simulation.run(
         max_cycles=args.max_cycles,
         observers=observers,

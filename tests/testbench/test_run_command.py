@@ -11,7 +11,9 @@ import pytest
 from isa.assembler import assemble
 from isa.config import PRESETS
 from isa.image import ProgramImage
+from isa.opcodes import BY_MNEMONIC
 from sim.hbm import HbmMemory
+from sim.machine.registry import BUILDERS
 from sim.profile import read_profile
 from testbench import run as command
 from testbench.session.program import form_of
@@ -268,3 +270,24 @@ def test_costs_name_the_instructions_that_own_the_cycles(asm, capsys):
     text = capsys.readouterr().out
     assert sum(row.split()[2:4] == [str(cycles[0]), rows[0][3]] for row in text.splitlines()) == 1
     assert text.count("%") == 1
+
+
+def test_lockstep_compares_also_across_a_pause(asm, monkeypatch, capsys):
+    assert run(asm(), "--lockstep") == 0
+    assert "DONE" in capsys.readouterr().out
+    assert run(asm(), "--lockstep", "--step", "3") == 0
+    code = BY_MNEMONIC["S_ADDI_INT"].code
+    original = BUILDERS[code]
+
+    def off_by_one(state, instruction, pc):
+        step = original(state, instruction, pc)
+
+        def wrong():
+            step()
+            state.gp[1] += 1
+
+        return wrong
+
+    monkeypatch.setitem(BUILDERS, code, off_by_one)
+    assert run(asm(), "--lockstep") == 1
+    assert "FAIL: " in capsys.readouterr().err
