@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.hbm import HbmMemory
-from sim.machine import Machine
+from sim.machine import Machine, MachineState
 from sim.memories import Memories
 from sim.mismatch import canonical
 from sim.result import describe
@@ -109,7 +109,19 @@ def compare_states(
             first = tile * simulation.config.MLEN
             tiles = here.read_matrix(tile), there.read_matrix(tile)
             difference = _rows("mram", *tiles, undefined, first)
-    return difference or _hbm(simulation.hbm, machine.hbm)
+    return difference or _hbm(simulation.hbm, machine.hbm) or _accumulators(here, there)
+
+
+def _accumulators(here: Memories, there: MachineState) -> tuple[str, str] | None:
+    for name, got in here.read_accumulators().items():
+        want: npt.NDArray[np.float32] = getattr(there, name)
+        patterns = [
+            np.where(np.isnan(v), np.float32(np.nan), v).reshape(-1).view(np.uint32)
+            for v in (got, want)
+        ]
+        if (difference := _words(name, *patterns)) is not None:
+            return difference
+    return None
 
 
 @dataclass(frozen=True)

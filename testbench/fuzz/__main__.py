@@ -1,45 +1,68 @@
-"""Runs random programs in lock step until a count, a time or a difference.
+"""Runs random programs in lock step until a limit or a difference.
 
 python -m testbench.fuzz --minutes 10 --config small
-python -m testbench.fuzz --seed 1234 --count 1
-python -m testbench.fuzz --replay build/fuzz/tiny-1234-overlap
+python -m testbench.fuzz --engine compiled --instructions 1000000 --record tiny.json
+python -m testbench.fuzz --engine compiled --verify tiny.json
+python -m testbench.fuzz --engine compiled --against pysim --count 1000
+python -m testbench.fuzz --replay build/fuzz/tiny-1234
 """
 
 import argparse
 import sys
-import time
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
 from pathlib import Path
 
 from isa.config import ISSUE_POLICIES, PRESETS, ConfigError, PlenaConfig, load_config
-from isa.opcodes import OPCODES
-from isa.traps import Trap
 from sim.engine import Engine
-from sim.engines import ENGINES, make_engine
+from sim.engines import ENGINES, CompilerError, make_engine
 from testbench.fuzz.case import FuzzCase
-from testbench.fuzz.generator import Generator
-from testbench.fuzz.run import Outcome, is_runnable, run_case
-from testbench.fuzz.shrink import shrink
+from testbench.fuzz.record import Record, RecordError, sources_digest
+from testbench.fuzz.run import Check, on_both, under
+from testbench.fuzz.session import Failure, Limits, run_session, save_failure, verify
 
 EXIT_PASS, EXIT_FAIL, EXIT_USAGE = 0, 1, 2
+DEFAULT_COUNT = 20
 
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     p = argparse.ArgumentParser(
         prog="python -m testbench.fuzz",
-        description="Generate random programs, dense in hazards, run them on the hardware in lock "
-        "step with the architectural machine, and shrink and save the first that differs.",
-        epilog="Exit code: 0 no difference; 1 a difference (the case is saved); 2 wrong usage.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Generate random programs, dense in hazards, and run each on the hardware in\n"
+        "lock step with the architectural machine, under both issue policies, which must leave\n"
+        "the same state. The first that differs is shrunk and saved.",
+        epilog="The program of a seed never changes; --record keeps what ran, goes on behind it\n"
+        "when the file exists, and --verify runs it again. Limits can be combined.\n\n"
+        "Exit code: 0 no difference; 1 a difference (the case is saved); 2 wrong usage.",
     )
     p.add_argument("--seed", type=int, default=0, help="of the first program (default: 0)")
-    p.add_argument("--count", type=int, metavar="N", help="programs (default: 20, or by --minutes)")
+    p.add_argument(
+        "--count", type=int, metavar="N", help=f"programs (default: {DEFAULT_COUNT} without limits)"
+    )
+    p.add_argument("--instructions", type=int, metavar="N", help="stop after so many in all")
     p.add_argument("--minutes", type=float, metavar="M", help="stop after this wall time")
     p.add_argument("--config", default="tiny", help=f"{', '.join(PRESETS)}, or a TOML file")
     p.add_argument("--issue", choices=(*ISSUE_POLICIES, "both"), default="both")
     p.add_argument("--engine", choices=("auto", *ENGINES), default="auto")
+    p.add_argument(
+        "--against",
+        choices=tuple(ENGINES),
+        help="run each program on this engine too: every event in the same cycle, counters, halt "
+        "records and final state must be equal",
+    )
+    p.add_argument(
+        "--record",
+        type=Path,
+        metavar="FILE",
+        help="write a JSON record of what ran; go on behind it if it exists",
+    )
+    p.add_argument(
+        "--verify",
+        type=Path,
+        metavar="FILE",
+        help="run a record's programs again (the first --count of them) and compare the digests",
+    )
     p.add_argument("--replay", type=Path, metavar="DIR", help="run a saved case again")
     p.add_argument("--no-shrink", action="store_true", help="save a failing case as it is")
     p.add_argument(
@@ -48,97 +71,76 @@ def parser() -> argparse.ArgumentParser:
     return p
 
 
-def supported() -> frozenset[str]:
-    """The mnemonics that the hardware executes."""
-    return frozenset(op.mnemonic for op in OPCODES.values())
+def _check(args: argparse.Namespace, engine: Engine, policies: Sequence[str]) -> Check:
+    if args.against is None:
+        return under(policies, engine)
+    return on_both((engine, make_engine(args.against, engine.config)), policies)
 
 
-@dataclass
-class Totals:
-    """What a session has run."""
-
-    programs: int = 0
-    instructions: int = 0
-    cycles: int = 0
-    seconds: float = 0.0
-    causes: Counter[Trap] = field(default_factory=Counter)
-    codes: Counter[int] = field(default_factory=Counter)
-
-    def add(self, outcome: Outcome) -> None:
-        """Count one run."""
-        self.programs += 1
-        self.instructions += outcome.instructions
-        self.cycles += outcome.cycles
-        self.seconds += outcome.seconds
-        self.causes[outcome.cause] += 1
-        self.codes += outcome.codes
-
-    def text(self) -> str:
-        """Runs, instructions, speed, causes, and the opcodes that never ran."""
-        causes = ", ".join(f"{cause.name} {n}" for cause, n in self.causes.most_common())
-        missing = [op.mnemonic for code, op in OPCODES.items() if not self.codes[code]]
-        rate = self.instructions / max(self.seconds, 1e-9)
-        return (
-            f"{self.programs} runs, {self.instructions} instructions, {self.cycles} cycles, "
-            f"{self.seconds:.1f} s of CPU ({rate:.0f} instructions/s)\n"
-            f"ended by: {causes or 'nothing'}\nnever executed: {', '.join(missing) or 'no opcode'}"
-        )
+def _replay(args: argparse.Namespace, policies: Sequence[str]) -> int:
+    case = FuzzCase.load(args.replay)
+    outcome = _check(args, make_engine(args.engine, case.config), policies)(case)[-1]
+    print(outcome.failure or f"no difference; {outcome.cause.name}")
+    return EXIT_FAIL if outcome.failure else EXIT_PASS
 
 
-def cases(args: argparse.Namespace, config: PlenaConfig) -> Iterator[tuple[int, FuzzCase]]:
-    """Seeds and cases, until the count or the time is over."""
-    count = args.count or (None if args.minutes else 20)
-    deadline = time.monotonic() + 60 * args.minutes if args.minutes else None
-    policies = ISSUE_POLICIES if args.issue == "both" else (args.issue,)
-    seed, mnemonics = args.seed, supported()
-    while count is None or seed < args.seed + count:
-        case = Generator(config, seed, mnemonics).case(policies[0])
-        if is_runnable(case):
-            for issue in policies:
-                if deadline is not None and time.monotonic() > deadline:
-                    return
-                yield seed, replace(case, issue=issue)
-        seed += 1
-
-
-def report_failure(
-    args: argparse.Namespace, seed: int, case: FuzzCase, outcome: Outcome, engine: Engine
-) -> None:
-    """Shrink, save and print a failing case."""
-    if not args.no_shrink:
-        case = shrink(case, lambda c: is_runnable(c) and bool(run_case(c, engine).failure))
-        outcome = run_case(case, engine)
-    folder = args.build_dir / f"{case.config.name}-{seed}-{case.issue}"
-    case.save(folder, outcome.failure)
-    print(f"seed {seed}, issue {case.issue}:\n{outcome.failure}\n", file=sys.stderr)
+def _report(args: argparse.Namespace, failure: Failure, check: Check, config: PlenaConfig) -> None:
+    """Save and print a failing case."""
+    folder = args.build_dir / f"{config.name}-{failure.seed}"
+    case = save_failure(failure, check, folder, small=not args.no_shrink)
+    print(f"seed {failure.seed}: {failure.outcome.failure}\n", file=sys.stderr)
     print(
         f"{case.source()}\nsaved; run it again with\n  python -m testbench.fuzz --replay {folder}"
     )
 
 
+def _session(args: argparse.Namespace, policies: Sequence[str]) -> int:
+    kept = None if args.verify is None else Record.load(args.verify)
+    config = load_config(args.config if kept is None else kept.config)
+    if kept is not None:
+        policies = kept.policies
+        if kept.config_digest != config.digest:
+            raise RecordError(f"{args.verify}: configuration {config.name} is another one now")
+        if kept.sources != sources_digest():
+            print("the sources have changed since the record; cycles may differ", file=sys.stderr)
+    engine = make_engine(args.engine, config)
+    check = _check(args, engine, policies)
+    kind = f"against {args.against}" if args.against else "lock step"
+    first_seed = args.seed if kept is None else kept.first_seed
+    record = Record.new(config, policies, kind, first_seed)
+    if args.record is not None and args.record.exists():
+        old = Record.load(args.record)
+        old.check_same(record, args.record)
+        record = old
+    record.engines = sorted({*record.engines, engine.name})
+    count = args.count
+    if count is None and args.instructions is None and args.minutes is None:
+        count = DEFAULT_COUNT if kept is None else None
+    limits = Limits(count, args.instructions, args.minutes)
+    if kept is not None:
+        outcome = verify(config, check, kept, limits, record)
+    else:
+        save = (lambda: None) if args.record is None else (lambda: record.save(args.record))
+        outcome = run_session(config, check, record, limits, save)
+    if isinstance(outcome, Failure):
+        _report(args, outcome, check, config)
+    print(record.text())
+    if isinstance(outcome, str):
+        print(f"FAIL: {outcome}", file=sys.stderr)
+    elif kept is not None and outcome is None:
+        print(f"as recorded in {args.verify}")
+    return EXIT_PASS if outcome is None else EXIT_FAIL
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run; returns the exit code."""
     args = parser().parse_args(arguments)
+    policies = ISSUE_POLICIES if args.issue == "both" else (args.issue,)
     try:
-        if args.replay is not None:
-            case = FuzzCase.load(args.replay)
-            outcome = run_case(case, make_engine(args.engine, case.config))
-            print(outcome.failure or f"no difference; {outcome.cause.name}")
-            return EXIT_FAIL if outcome.failure else EXIT_PASS
-        config = load_config(args.config)
-    except (ConfigError, OSError) as error:
+        return _replay(args, policies) if args.replay is not None else _session(args, policies)
+    except (ConfigError, RecordError, CompilerError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return EXIT_USAGE
-    engine, totals = make_engine(args.engine, config), Totals()
-    for seed, case in cases(args, config):
-        outcome = run_case(case, engine)
-        totals.add(outcome)
-        if outcome.failure:
-            report_failure(args, seed, case, outcome, engine)
-            print(totals.text())
-            return EXIT_FAIL
-    print(totals.text())
-    return EXIT_PASS
 
 
 if __name__ == "__main__":

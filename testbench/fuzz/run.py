@@ -1,16 +1,20 @@
-"""One case on the hardware, in lock step."""
+"""One case on the hardware, in lock step; and the same case under both policies or on two
+engines."""
 
 import time
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 from isa.traps import Trap
 from sim.engine import Engine
 from sim.lockstep import Lockstep
 from sim.machine import Machine
-from sim.observers import Dispatched, Observer
+from sim.observers import Completed, Dispatched, HbmWritten, Observer, Stored, Written
+from sim.result import RunResult
 from sim.simulation import Simulation
 from testbench.fuzz.case import FuzzCase
+from testbench.fuzz.final import Final
 
 MAX_CYCLES = 60_000
 MAX_INSTRUCTIONS = 4_000
@@ -27,20 +31,62 @@ class _Opcodes(Observer):
         self.codes[event.word & 0x3F] += 1
 
 
+class EventLog(Observer):
+    """Every event of a run, in order."""
+
+    accepts_late_events = True
+
+    def __init__(self) -> None:
+        self.events: list[object] = []
+
+    def dispatched(self, event: Dispatched) -> None:
+        self.events.append(event)
+
+    def completed(self, event: Completed) -> None:
+        self.events.append(event)
+
+    def written(self, event: Written) -> None:
+        self.events.append(event)
+
+    def stored(self, event: Stored) -> None:
+        self.events.append(event)
+
+    def hbm_written(self, event: HbmWritten) -> None:
+        self.events.append(event)
+
+
 @dataclass(frozen=True)
 class Outcome:
-    """What happened: `failure` is empty when hardware and machine agree."""
+    """What happened: `failure` is empty when hardware and machine agree.
+
+    `results` has one record for each time that the machine halted: C_BREAK is gone on behind.
+    """
 
     failure: str
-    cause: Trap
+    results: tuple[RunResult, ...]
     instructions: int
-    cycles: int
     seconds: float
+    final: Final | None = field(repr=False)
     codes: Counter[int] = field(repr=False)
+
+    @property
+    def cause(self) -> Trap:
+        """Why the program ended."""
+        return self.results[-1].cause if self.results else Trap.NONE
+
+    @property
+    def cycles(self) -> int:
+        """Of the whole run."""
+        return self.results[-1].cycles if self.results else 0
+
+    @property
+    def precise(self) -> bool:
+        """Whether the program ended where serial execution ends too."""
+        return bool(self.results) and self.results[-1].precise
 
 
 def is_runnable(case: FuzzCase) -> bool:
-    """Whether the program ends, soon enough, and uses only what the datapath has."""
+    """Whether the program ends, soon enough."""
     hbm = case.hbm()
     machine = Machine(case.config, case.image(), hbm)
     case.contents.load(machine.memories, hbm)
@@ -50,8 +96,8 @@ def is_runnable(case: FuzzCase) -> bool:
     return halt.cause is not Trap.WATCHDOG
 
 
-def run_case(case: FuzzCase, engine: Engine) -> Outcome:
-    """Run to the end, through breakpoints.
+def run_case(case: FuzzCase, engine: Engine, *observers: Observer) -> Outcome:
+    """Run to the end, through breakpoints, in lock step.
 
     Whatever is raised on the way counts as the case's failure, since a program must not be able to
     make the simulation raise.
@@ -59,21 +105,90 @@ def run_case(case: FuzzCase, engine: Engine) -> Outcome:
     started = time.process_time()
     lockstep, opcodes = Lockstep(), _Opcodes()
     hbm = case.hbm()
-    failure, cause, cycles = "", Trap.NONE, 0
+    failure, results, final = "", [], None
     try:
         simulation = Simulation(case.config, case.image(), hbm, engine=engine, issue=case.issue)
         case.contents.load(simulation.memories, hbm)
-        observers = (lockstep, opcodes)
-        result = simulation.run(max_cycles=MAX_CYCLES, observers=observers)
-        for _ in range(MAX_RESUMES):
-            cycles += result.cycles
-            if result.cause is not Trap.BREAK:
-                break
-            result = simulation.resume(result, max_cycles=MAX_CYCLES, observers=observers)
-        cause = result.cause
-        if cause is Trap.WATCHDOG:
-            failure = result.report(simulation.image)
+        watching = (lockstep, opcodes, *observers)
+        results.append(simulation.run(max_cycles=MAX_CYCLES, observers=watching))
+        while results[-1].cause is Trap.BREAK and len(results) <= MAX_RESUMES:
+            results.append(
+                simulation.resume(results[-1], max_cycles=MAX_CYCLES, observers=watching)
+            )
+        if results[-1].cause is Trap.WATCHDOG:
+            failure = results[-1].report(simulation.image)
+        final = Final.of(simulation)
     except Exception as error:
         failure = f"{type(error).__name__}: {error}"
     seconds = time.process_time() - started
-    return Outcome(failure, cause, lockstep.executed, cycles, seconds, opcodes.codes)
+    return Outcome(failure, tuple(results), lockstep.executed, seconds, final, opcodes.codes)
+
+
+Check = Callable[[FuzzCase], list[Outcome]]
+"""Runs a case in some ways; the outcomes, of which the last has a failure when they disagree."""
+
+
+def under(policies: Sequence[str], engine: Engine) -> Check:
+    """A case under each issue policy: the same final state, unless the memory's error ended it."""
+
+    def check(case: FuzzCase) -> list[Outcome]:
+        outcomes: list[Outcome] = []
+        for issue in policies:
+            outcome = run_case(replace(case, issue=issue), engine)
+            if not outcome.failure and outcomes:
+                outcome = replace(outcome, failure=_disagreement(outcomes[0], outcome, policies))
+            outcomes.append(outcome)
+            if outcome.failure:
+                break
+        return outcomes
+
+    return check
+
+
+def _disagreement(first: Outcome, second: Outcome, policies: Sequence[str]) -> str:
+    if not (first.precise and second.precise and first.final and second.final):
+        return ""
+    ends = [(r.cause, r.pc, r.word, r.operand) for r in (first.results[-1], second.results[-1])]
+    if ends[0] != ends[1]:
+        return f"{policies[0]} ends with {ends[0]}, {policies[1]} with {ends[1]}"
+    difference = first.final.difference(second.final)
+    return difference and f"{' and '.join(policies)} leave different states: {difference}"
+
+
+def on_both(engines: Sequence[Engine], policies: Sequence[str]) -> Check:
+    """A case on two engines: the same events in the same cycles, counters, halts, final state."""
+
+    def check(case: FuzzCase) -> list[Outcome]:
+        outcomes: list[Outcome] = []
+        for issue in policies:
+            logs = [EventLog(), EventLog()]
+            both = [
+                run_case(replace(case, issue=issue), engine, log)
+                for engine, log in zip(engines, logs, strict=True)
+            ]
+            names = [engine.name for engine in engines]
+            failure = both[0].failure or both[1].failure or _unequal(both, logs, names)
+            outcomes.append(replace(both[0], failure=failure))
+            if failure:
+                break
+        return outcomes
+
+    return check
+
+
+def _unequal(both: Sequence[Outcome], logs: Sequence[EventLog], names: Sequence[str]) -> str:
+    ours, theirs = (log.events for log in logs)
+    where = f"{names[0]} | {names[1]}"
+    if ours != theirs:
+        pairs = zip(ours, theirs, strict=False)
+        at = next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(ours), len(theirs)))
+        first, second = (str(e[at]) if at < len(e) else "no event" for e in (ours, theirs))
+        return f"event {at} differs, {where}:\n  {first}\n  {second}"
+    for one, other in zip(both[0].results, both[1].results, strict=True):
+        same = {"engine": "", "wall_seconds": 0.0}
+        if replace(one, **same) != replace(other, **same):
+            return f"the results differ, {where}:\n  {one}\n  {other}"
+    assert both[0].final is not None
+    assert both[1].final is not None
+    difference = both[0].final.difference(both[1].final)
+    return difference and f"the final states differ, {where}: {difference}"
