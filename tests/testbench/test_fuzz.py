@@ -11,18 +11,25 @@ import pytest
 from isa.config import PRESETS
 from isa.opcodes import BY_MNEMONIC, OPCODES, Extent
 from isa.traps import Trap
+from sim.engine import Engine
 from sim.machine import Halt, Machine
 from sim.machine.registry import BUILDERS, Step
-from testbench.fuzz.__main__ import main, supported
+from sim.observers import Observer
+from sim.simulation import Simulation
+from testbench.fuzz.__main__ import main
 from testbench.fuzz.addresses import AddressRules, Known
 from testbench.fuzz.case import Contents, Device, FuzzCase, Line, Loop
+from testbench.fuzz.final import Final
 from testbench.fuzz.generator import Generator
-from testbench.fuzz.run import is_runnable, run_case
+from testbench.fuzz.record import Record, RecordError
+from testbench.fuzz.run import Outcome, is_runnable, on_both, run_case, under
+from testbench.fuzz.session import EVERY_OPCODE as EVERY
+from testbench.fuzz.session import case_of
 from testbench.fuzz.shrink import shrink
-from tests.conftest import engine_for
+from tests.conftest import engine_for, needs_compiler
 
-TINY = PRESETS["tiny"]
-EVERY = frozenset(BY_MNEMONIC)
+TINY, SMALL = PRESETS["tiny"], PRESETS["small"]
+BOTH = ("overlap", "serial")
 
 
 def halt_of(case: FuzzCase) -> Halt:
@@ -90,15 +97,80 @@ def small_case(items: tuple[Line | Loop, ...]) -> FuzzCase:
     return FuzzCase(TINY, items, contents, Device(seed=3, extra_latency=5))
 
 
-@pytest.mark.parametrize("issue", ["overlap", "serial"])
-def test_a_few_programs_agree_with_the_hardware(issue: str):
-    engine = engine_for(TINY)
+def test_a_few_programs_agree_with_the_hardware_and_under_both_policies():
+    check = under(BOTH, engine_for(TINY))
     for seed in (3, 7):
-        case = replace(Generator(TINY, seed, supported()).case(issue), config=engine.config)
+        case = case_of(TINY, seed)
         assert is_runnable(case)
-        outcome = run_case(case, engine)
-        assert outcome.failure == ""
-        assert outcome.instructions > 10
+        outcomes = check(case)
+        assert [o.failure for o in outcomes] == ["", ""]
+        assert all(o.instructions > 10 for o in outcomes)
+        assert outcomes[0].cycles < outcomes[1].cycles
+
+
+@needs_compiler
+@pytest.mark.parametrize("config", ["tiny", "small"])
+def test_more_programs_agree_on_the_compiled_engine(
+    config: str, capsys: pytest.CaptureFixture[str]
+):
+    count = "60" if config == "tiny" else "25"
+    assert main(["--engine", "compiled", "--config", config, "--count", count]) == 0
+    assert "never executed: no opcode" in capsys.readouterr().out
+
+
+@needs_compiler
+@pytest.mark.slow
+@pytest.mark.parametrize("config", ["tiny", "small"])
+def test_many_programs_agree_on_the_compiled_engine(config: str):
+    command = ["--engine", "compiled", "--config", config, "--seed", "100000"]
+    assert main([*command, "--instructions", "100000" if config == "tiny" else "60000"]) == 0
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    "count", [3, pytest.param(25, marks=pytest.mark.slow)], ids=["few", "many"]
+)
+def test_engines_agree_in_every_event(count: int):
+    check = on_both((engine_for(TINY, "compiled"), engine_for(TINY)), BOTH)
+    for seed in range(5000, 5000 + count):
+        assert [o.failure for o in check(case_of(TINY, seed))] == ["", ""]
+
+
+@needs_compiler
+def test_engines_that_differ_are_found(monkeypatch: pytest.MonkeyPatch):
+    engine = engine_for(TINY, "compiled")
+    case = small_case((Line("V_MUL_VV gp0, gp0, gp0"), Line("H_PREFETCH_V gp0, gp0, a0, 0, 0")))
+    check = on_both((engine, engine), ("overlap",))
+    assert check(case)[-1].failure == ""
+    calls = []
+
+    def later(case: FuzzCase, engine: Engine, *observers: Observer) -> Outcome:
+        calls.append(case)
+        device = Device() if len(calls) % 2 else Device(seed=1, extra_latency=9)
+        return run_case(replace(case, device=device), engine, *observers)
+
+    monkeypatch.setattr("testbench.fuzz.run.run_case", later)
+    failure = check(case)[-1].failure
+    assert "event " in failure
+    assert "Written(cycle=" in failure
+
+
+def test_policies_that_leave_different_states_are_found(monkeypatch: pytest.MonkeyPatch):
+    original, engine = Final.of, engine_for(TINY)
+
+    def changed(simulation: Simulation) -> Final:
+        if simulation.issue == "serial":
+            simulation.memories.write_fp(5, np.array([0x1234], np.uint16))
+        return original(simulation)
+
+    check = under(BOTH, engine)
+    case = small_case((Line("V_MUL_VV gp0, gp0, gp0"),))
+    assert check(case)[-1].failure == ""
+    monkeypatch.setattr(Final, "of", changed)
+    failure = check(case)[-1].failure
+    assert failure == (
+        "overlap and serial leave different states: FP_MEM, byte 10: 00 00 00 00 | 34 12 00 00"
+    )
 
 
 def broken_multiplication(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,7 +182,8 @@ def broken_multiplication(monkeypatch: pytest.MonkeyPatch) -> None:
 
         def wrong() -> None:
             step()
-            state.log[-1].data[3] ^= 1
+            if state.log is not None:
+                state.log[-1].data[3] ^= 1
 
         return wrong
 
@@ -137,14 +210,15 @@ def test_the_command_saves_what_runs_again(
     engine = engine_for(TINY)
     case = replace(small_case((Line("V_MUL_VV gp0, gp0, gp0"),)), config=engine.config)
     monkeypatch.setattr("testbench.fuzz.__main__.make_engine", lambda *_: engine)
-    monkeypatch.setattr("testbench.fuzz.__main__.cases", lambda *_: [(42, case)])
-    assert main(["--build-dir", str(tmp_path)]) == 0
-    assert "1 runs, 1 instructions" in capsys.readouterr().out
+    monkeypatch.setattr("testbench.fuzz.session.case_of", lambda *_: case)
+    command = ["--seed", "42", "--count", "1", "--build-dir", str(tmp_path)]
+    assert main(command) == 0
+    assert "1 programs (seeds 42 to 42), 2 instructions" in capsys.readouterr().out
     broken_multiplication(monkeypatch)
-    assert main(["--build-dir", str(tmp_path), "--no-shrink"]) == 1
+    assert main([*command, "--no-shrink"]) == 1
     printed = capsys.readouterr()
     assert "lane 3" in printed.err
-    folder = tmp_path / "tiny-42-overlap"
+    folder = tmp_path / "tiny-42"
     assert f"--replay {folder}" in printed.out
     assert main(["--replay", str(folder)]) == 1
     assert "lane 3" in capsys.readouterr().out
@@ -152,3 +226,33 @@ def test_the_command_saves_what_runs_again(
     assert loaded.source() == case.source()
     assert loaded.device == case.device
     assert main(["--config", "none"]) == 2
+
+
+@needs_compiler
+def test_a_record_goes_on_and_verifies(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    for module in ("record", "session"):
+        monkeypatch.setattr(f"testbench.fuzz.{module}.BLOCK", 10)
+    file = tmp_path / "record.json"
+    command = ["--engine", "compiled", "--seed", "70", "--record", str(file)]
+    assert main([*command, "--count", "3"]) == 0
+    first = Record.load(file)
+    assert (first.next_seed, first.programs) == (73, 3)
+    assert main([*command, "--count", "12"]) == 0
+    second = Record.load(file)
+    assert second.next_seed == 82
+    assert [(b.first_seed, b.seeds) for b in second.blocks] == [(70, 10), (80, 2)]
+    assert second.total > first.total > 0
+    capsys.readouterr()
+    assert main(["--engine", "compiled", "--verify", str(file)]) == 0
+    assert "as recorded" in capsys.readouterr().out
+    second.blocks[0].digest = "0" * 16
+    second.save(file)
+    assert main(["--engine", "compiled", "--verify", str(file), "--count", "5"]) == 1
+    assert "seeds 70 to 79 came out differently" in capsys.readouterr().err
+    assert main([*command, "--issue", "serial", "--count", "1"]) == 2
+    assert "another issue policies" in capsys.readouterr().err
+    file.write_text("{}")
+    with pytest.raises(RecordError, match="not a record of"):
+        Record.load(file)
