@@ -84,16 +84,25 @@ class Router:
     def place(self, name: str, values: Array) -> tuple[bool, int, Array]:
         """What the host writes for an operand: (in FP_MEM, first slot or vector SRAM row, values).
 
-        BF16 values or their patterns: weight [experts, hidden], bias and correction [experts].
+        BF16 values or their patterns: weight [experts, hidden], bias and correction [experts]; the
+        latter come back with zeros for the lanes past the last expert.
+
+        Raises:
+            CompileError: another shape.
         """
-        operand = self.operands[name]
+        operand, experts = self.operands[name], self.spec.experts
+        wanted = (experts, self.spec.hidden) if name == "weight" else (experts,)
+        require(
+            values.shape == wanted,
+            f"router {name} {values.shape}",
+            f"must be {wanted}",
+            "pass the operand of this router",
+        )
+        if name != "weight":
+            values = np.pad(values, (0, self._logits.padded - experts))
         if isinstance(operand, Interval):
             return True, operand.start, values
-        if operand.rows == 1:
-            padded = np.zeros((1, operand.cols), values.dtype)
-            padded[0, : len(values)] = values
-            values = padded
-        return False, operand.first_row, operand.place(values)
+        return False, operand.first_row, operand.place(values.reshape(operand.rows, operand.cols))
 
     def emit(self, x: VramMatrix) -> None:
         """Route the rows of x [tokens or more, hidden]; call it once. Scratch is given back.

@@ -8,15 +8,14 @@ from isa import PRESETS, PlenaConfig, Trap
 from sim.hbm import HbmDevice
 from sim.machine import Machine
 from testbench.router_case import RouterCase, build_router_case
+from tests.testbench.garbage import load_into_garbage
 
 
 def run(case: RouterCase, seed: int = 0) -> Machine:
     """Run twice from a vector SRAM full of garbage: nothing is taken to be zero, or left over."""
     config = case.program.config
     machine = Machine(config, case.program.image, HbmDevice(config))
-    garbage = np.random.default_rng(seed).integers(0, 1 << 16, (config.VRAM_ROWS, config.MLEN))
-    machine.memories.write_vector(0, garbage.astype(np.uint16))
-    case.load(machine.memories)
+    load_into_garbage(case, machine.memories, seed)
     for _ in range(2):
         assert machine.run().cause is Trap.DONE
     return machine
