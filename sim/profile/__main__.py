@@ -1,4 +1,4 @@
-"""Command line: `python -m sim.profile show FILE | diff A B | merge A B ... -o OUT | schema`."""
+"""Command line: `python -m sim.profile`, with show, diff, merge, counters and schema."""
 
 import argparse
 import json
@@ -6,6 +6,10 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from rich import box
+from rich.table import Table
+
+from rtl.profile import COUNTERS
 from sim.profile.branches import BranchSplit, branch_split
 from sim.profile.coverage import coverage_warning
 from sim.profile.difference import diff_profiles, differences_in_kind
@@ -75,6 +79,12 @@ exit code: 0 done; 1 the profiles differ (diff) or must not be added (merge);
         "-o", "--output", metavar="OUT", type=Path, required=True, help="the profile to write"
     )
     merge.set_defaults(run=_merge)
+    counters = commands.add_parser(
+        "counters",
+        help="what every hardware counter counts",
+        description="List the counters of the machine, each kept per stage.",
+    )
+    counters.set_defaults(run=_counters)
     schema = commands.add_parser(
         "schema",
         help="the JSON Schema of a profile, for other tools",
@@ -117,6 +127,16 @@ def _show(options: argparse.Namespace) -> int:
         console.print(pair_table(profile, options.pairs))
     for line in _notes(profile):
         console.print(line)
+    return 0
+
+
+def _counters(_: argparse.Namespace) -> int:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("counter", no_wrap=True)
+    table.add_column("counts")
+    for name, what in COUNTERS.items():
+        table.add_row(name, what)
+    report_console().print(table)
     return 0
 
 

@@ -13,6 +13,7 @@ from jsonschema import Draft202012Validator
 from isa.assembler import assemble
 from isa.config import PRESETS
 from isa.stages import BRANCH_OF, Branch, Stage
+from rtl.profile import COUNTERS
 from sim.profile import (
     MixedProfilesError,
     ProfileError,
@@ -193,6 +194,12 @@ def test_the_printed_schema_accepts_the_profile_and_nothing_more(
     assert not validator.is_valid({**profile, "extra": 1})
     del profile["stages"]["gather"]
     assert not validator.is_valid(profile)
+
+
+def test_every_counter_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["counters"]) == 0
+    words = capsys.readouterr().out.split()
+    assert set(COUNTERS) <= set(words)
 
 
 # Sums and differences
