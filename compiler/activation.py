@@ -1,6 +1,7 @@
 """The activation between the projections of an expert."""
 
-from compiler.elementwise import rowwise
+from compiler.elementwise import Rows, rowwise
+from compiler.errors import unknown_name
 from compiler.program import Program
 from compiler.registers import GP0, Register
 from compiler.vram import VramMatrix
@@ -19,7 +20,7 @@ def standard_swiglu(
     gate: VramMatrix,
     up: VramMatrix,
     scratch: VramMatrix,
-    rows: int,
+    rows: Rows,
 ) -> None:
     """up = silu(gate) * up in six roundings, under `stage`; gate and scratch are overwritten.
 
@@ -38,3 +39,60 @@ def standard_swiglu(
         rowwise(prog, "V_RECI_V", scratch, scratch, rows=rows)
         rowwise(prog, "V_MUL_VV", gate, gate, scratch, rows=rows)
         rowwise(prog, "V_MUL_VV", up, up, gate, rows=rows)
+
+
+def gpt_oss_clamp_gated(
+    prog: Program,
+    *,
+    stage: Stage | str,
+    gate: VramMatrix,
+    up: VramMatrix,
+    scratch: VramMatrix,
+    rows: Rows,
+) -> None:
+    """up = (clamp(up) + 1) * (g * sigmoid(1.702 g)), g = clamp(gate), under `stage`.
+
+    The gate is clamped from above only, at 7; up to -7 .. 7. A rounding per instruction;
+    lowering.md section 4, "Activations". gate and scratch are overwritten.
+    """
+    prog.stage(stage=stage, detail=f"gpt_oss_clamp_gated {up.name}")
+    with prog.emitter(f"gpt_oss_clamp_gated {up.name}"):
+        with prog.fs("limit", "minus limit") as (limit, minus_limit):
+            load_constant(prog, limit, "clamp_limit")
+            load_constant(prog, minus_limit, "minus_clamp_limit")
+            rowwise(prog, "V_MIN_VF", gate, gate, limit, rows=rows)
+            rowwise(prog, "V_MIN_VF", up, up, limit, rows=rows)
+            rowwise(prog, "V_MAX_VF", up, up, minus_limit, rows=rows)
+        with prog.fs("one", "minus alpha") as (one, minus_alpha):
+            load_constant(prog, one, "one")
+            load_constant(prog, minus_alpha, "minus_alpha")
+            rowwise(prog, "V_MUL_VF", scratch, gate, minus_alpha, rows=rows)
+            rowwise(prog, "V_EXP_V", scratch, scratch, rows=rows)
+            rowwise(prog, "V_ADD_VF", scratch, scratch, one, rows=rows)
+            rowwise(prog, "V_RECI_V", scratch, scratch, rows=rows)
+            rowwise(prog, "V_MUL_VV", gate, gate, scratch, rows=rows)
+            rowwise(prog, "V_ADD_VF", up, up, one, rows=rows)
+            rowwise(prog, "V_MUL_VV", up, up, gate, rows=rows)
+
+
+#: Names that a routed expert's spec takes; lowering.md section 4.
+ACTIVATIONS = ("standard_swiglu", "gpt_oss_clamp_gated")
+
+
+def activate(
+    prog: Program,
+    name: str,
+    *,
+    stage: Stage | str,
+    gate: VramMatrix,
+    up: VramMatrix,
+    scratch: VramMatrix,
+    rows: Rows,
+) -> None:
+    """Emit the activation called `name`, one of `ACTIVATIONS`, under `stage`; the result is up."""
+    if name not in ACTIVATIONS:
+        raise unknown_name("activation", name, ACTIVATIONS)
+    if name == "standard_swiglu":
+        standard_swiglu(prog, stage=stage, gate=gate, up=up, scratch=scratch, rows=rows)
+    else:
+        gpt_oss_clamp_gated(prog, stage=stage, gate=gate, up=up, scratch=scratch, rows=rows)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from compiler.errors import CompileError
 from compiler.immediates import add_immediate, load_immediate
-from compiler.loops import loop
+from compiler.loops import loop, loop_by_word
 from compiler.program import Program
 from compiler.registers import F0, GP0, Register
 from compiler.vram import VramMatrix
@@ -22,9 +22,24 @@ UNROLL = 8
 
 @dataclass(frozen=True)
 class BroadcastRow:
-    """Row 0 of a matrix, used for every row of the others (a bias)."""
+    """One row of a matrix, used for every row of the others (a bias): row 0, or the row whose
+    number is in the INT_MEM word `word`."""
 
     matrix: VramMatrix
+    word: int | None = None
+
+
+@dataclass(frozen=True)
+class RowGroups:
+    """A number of rows that only the machine knows: BLEN rows, INT_MEM[word] + 1 times, and at most
+    `capacity` rows."""
+
+    word: int
+    capacity: int
+
+
+#: Rows that an emitter works on: counted by the compiler, or by the machine.
+Rows = int | RowGroups
 
 
 @dataclass(eq=False)
@@ -76,11 +91,25 @@ def walk_rows(
         row()
 
 
+def walk(
+    prog: Program, mnemonic: str, operands: Sequence[RowPointer | Register | int], rows: Rows
+) -> None:
+    """Emit `mnemonic` for `rows` rows from where the pointers stand, whoever counts them."""
+    if not isinstance(rows, RowGroups):
+        walk_rows(prog, mnemonic, operands, rows)
+        return
+    with loop_by_word(prog, rows.word, "row groups"):
+        walk_rows(prog, mnemonic, operands, prog.config.BLEN)
+        for operand in operands:
+            if isinstance(operand, RowPointer):
+                operand.settle(prog)
+
+
 def rowwise(
     prog: Program,
     mnemonic: str,
     *operands: VramMatrix | BroadcastRow | Register | int,
-    rows: int,
+    rows: Rows,
     **flags: int,
 ) -> None:
     """Emit `mnemonic` for rows 0 to rows-1 of every column block of the matrices among `operands`.
@@ -90,16 +119,24 @@ def rowwise(
     """
     distinct = list(dict.fromkeys(o for o in operands if not isinstance(o, Register | int)))
     matrices = [o.matrix if isinstance(o, BroadcastRow) else o for o in distinct]
-    _check_shapes(mnemonic, matrices, distinct, rows)
+    most = rows.capacity if isinstance(rows, RowGroups) else rows
+    _check_shapes(mnemonic, matrices, distinct, most)
     blocks, mlen = matrices[0].blocks, prog.config.MLEN
     whole = all(isinstance(o, VramMatrix) and o.physical_rows == rows for o in distinct)
     with ExitStack() as stack:
         pointers: dict[VramMatrix | BroadcastRow, RowPointer] = {}
         for operand, matrix in zip(distinct, matrices, strict=True):
             register = stack.enter_context(prog.gp(f"{matrix.name} row"))
-            load_immediate(prog, register, matrix.base)
+            if not isinstance(rows, RowGroups):
+                _point(prog, register, operand, 0)
             pointers[operand] = RowPointer(register, mlen if isinstance(operand, VramMatrix) else 0)
         walked = [o if isinstance(o, Register | int) else pointers[o] for o in operands]
+        if isinstance(rows, RowGroups):
+            for block in range(blocks):
+                for operand, pointer in pointers.items():
+                    _point(prog, pointer.register, operand, block)
+                walk(prog, mnemonic, walked, rows)
+            return
         if whole:
             walk_rows(prog, mnemonic, walked, rows * blocks, **flags)
             return
@@ -113,6 +150,29 @@ def rowwise(
             if looped > 1:
                 for pointer in pointers.values():
                     pointer.settle(prog)
+
+
+def _point(
+    prog: Program, register: Register, operand: VramMatrix | BroadcastRow, block: int
+) -> None:
+    """gp = the address of the first row of `operand` in column block `block`."""
+    if isinstance(operand, VramMatrix):
+        load_immediate(prog, register, operand.row_address(0, block))
+    elif operand.word is None:
+        load_immediate(prog, register, operand.matrix.row_address(0, block))
+    else:
+        row_address(prog, register, operand.matrix, operand.word, block)
+
+
+def row_address(
+    prog: Program, register: Register, matrix: VramMatrix, word: int, block: int = 0
+) -> None:
+    """gp = the address of row INT_MEM[word] of a matrix, in column block `block`."""
+    with prog.gp("row step") as step:
+        prog.emit("S_LD_INT", register, GP0, word)
+        load_immediate(prog, step, matrix.mlen)
+        prog.emit("S_MUL_INT", register, register, step)
+    add_immediate(prog, register, register, matrix.row_address(0, block))
 
 
 def _check_shapes(
@@ -135,10 +195,12 @@ def copy(prog: Program, target: VramMatrix, source: VramMatrix, *, rows: int) ->
         rowwise(prog, "V_ADD_VF", target, source, F0, rows=rows)
 
 
-def add_bias(prog: Program, target: VramMatrix, bias: VramMatrix, *, rows: int) -> None:
-    """target = BF16(target + row 0 of bias), for every row."""
+def add_bias(
+    prog: Program, target: VramMatrix, bias: VramMatrix, *, rows: Rows, word: int | None = None
+) -> None:
+    """target = BF16(target + a row of bias), for every row: row 0, or row INT_MEM[word]."""
     with prog.emitter(f"add_bias {target.name}"):
-        rowwise(prog, "V_ADD_VV", target, target, BroadcastRow(bias), rows=rows)
+        rowwise(prog, "V_ADD_VV", target, target, BroadcastRow(bias, word), rows=rows)
 
 
 def zero_rows(prog: Program, target: VramMatrix, *, stage: Stage | str, rows: int) -> None:

@@ -1,7 +1,7 @@
 """HBM tensors: MX elements, then their scales; row-major or tile-major; the addresses of both."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import numpy as np
@@ -14,6 +14,10 @@ from isa.config import PlenaConfig
 Codes = npt.NDArray[np.uint8]
 #: HBM is laid out in rows of 32 bytes (256 bits): both regions are padded to whole rows.
 HBM_ROW_BYTES = 32
+#: Tensors start on boundaries of this many bytes.
+BOUNDARY = 64
+#: Bytes that the low word of an address reaches.
+ADDRESS_WORD = 1 << 32
 
 
 class Order(Enum):
@@ -65,6 +69,11 @@ class HbmTensor:
         """Bytes that must be readable: the footprint and what a read of the slack rows touches."""
         slack = self.elements + self.slack_rows * self.cols
         return max(self.footprint, slack, self.scale_offset + _padded(slack // self.block))
+
+    @property
+    def pitch(self) -> int:
+        """Bytes to the next tensor of the same shape: the extent, up to the next boundary."""
+        return -(-self.extent // BOUNDARY) * BOUNDARY
 
     @property
     def stride(self) -> int:
@@ -161,9 +170,13 @@ class HbmLayout:
         order: Order = Order.ROWS,
         physical_rows: int | None = None,
         slack_rows: int = 0,
+        copies: int = 1,
         at: int | None = None,
     ) -> HbmTensor:
         """Allocate [rows, cols] behind the last tensor, or at byte `at`.
+
+        `copies` tensors of this shape are allocated one behind the other, `HbmTensor.pitch` bytes
+        apart, and the first is returned. What fits between two 4 GiB lines does not cross one.
 
         Raises:
             CompileError: a shape that the order does not allow, `at` off a 64-byte boundary, an
@@ -197,7 +210,11 @@ class HbmLayout:
             mlen=mlen,
             slack_rows=slack_rows,
         )
-        size = -(-tensor.extent // self._beat) * self._beat
+        size = tensor.pitch * copies
+        line = start // ADDRESS_WORD + 1
+        if at is None and size <= ADDRESS_WORD < start + size - (line - 1) * ADDRESS_WORD:
+            start = line * ADDRESS_WORD
+            tensor = replace(tensor, base=start)
         self._arena.reserve(name, start, size)
         self._end = max(self._end, start + size)
         self.tensors[name] = tensor

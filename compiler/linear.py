@@ -14,20 +14,19 @@ one, from one of two temporary blocks, so that no write-out is read at once.
 
 from contextlib import ExitStack
 
-from compiler.elementwise import RowPointer, walk_rows
+from compiler.elementwise import RowGroups, RowPointer, Rows, walk
 from compiler.errors import require
 from compiler.hbm import HbmTensor
 from compiler.immediates import IMM18, add_immediate, load_immediate
 from compiler.loops import loop
 from compiler.program import Program
 from compiler.registers import GP0, Register
+from compiler.row_groups import column_unroll, row_group_products
 from compiler.vram import VramMatrix
-from compiler.weight_panels import KChunk, WeightPanels, split_k
+from compiler.weight_panels import KChunk, StaticWeight, Weight, WeightPanels, split_k
 
 #: Operand addresses of a column group that stay in registers; more are computed per M_MM.
 RESIDENT = 4
-#: Products per loop body, at least, so that the loop's own instructions do not show.
-BODY_PRODUCTS = 16
 #: Products of a projection that are written out; beyond, the column blocks become a loop.
 UNROLLED_PRODUCTS = 512
 
@@ -37,10 +36,10 @@ def linear_projection(
     panels: WeightPanels,
     *,
     act: VramMatrix,
-    weight: HbmTensor,
+    weight: HbmTensor | Weight,
     out: VramMatrix,
-    rows: int,
-    then: HbmTensor | None = None,
+    rows: Rows,
+    then: HbmTensor | Weight | None = None,
 ) -> None:
     """Emit out = act @ weight for rows 0 to rows-1; marks no stage.
 
@@ -51,9 +50,12 @@ def linear_projection(
     Raises:
         CompileError: shapes that do not fit each other, or `rows` beyond a matrix's physical rows.
     """
-    _check(prog, act, weight, out, rows)
-    with prog.emitter(f"linear_projection {weight.name}"), ExitStack() as stack:
-        _Projection(prog, panels, act, weight, out, rows, stack).emit(then)
+    source = StaticWeight(weight) if isinstance(weight, HbmTensor) else weight
+    following = StaticWeight(then) if isinstance(then, HbmTensor) else then
+    most = rows.capacity if isinstance(rows, RowGroups) else rows
+    _check(prog, act, source.tensor, out, most)
+    with prog.emitter(f"linear_projection {source.tensor.name}"), ExitStack() as stack:
+        _Projection(prog, panels, act, source, out, rows, stack).emit(following)
 
 
 def _check(prog: Program, act: VramMatrix, weight: HbmTensor, out: VramMatrix, rows: int) -> None:
@@ -82,14 +84,16 @@ class _Projection:
         prog: Program,
         panels: WeightPanels,
         act: VramMatrix,
-        weight: HbmTensor,
+        weight: Weight,
         out: VramMatrix,
-        rows: int,
+        rows: Rows,
         stack: ExitStack,
     ) -> None:
         self.prog, self.panels, self.act, self.weight, self.out = prog, panels, act, weight, out
         self.mlen, self.blen = prog.config.MLEN, prog.config.BLEN
-        self.row_groups = -(-rows // self.blen)
+        self.rows = rows
+        most = rows.capacity if isinstance(rows, RowGroups) else rows
+        self.row_groups = -(-most // self.blen)
         self.column_groups = self.mlen // self.blen
         self.chunks = split_k(act.blocks, panels.cap)
         self.fetched = stack.enter_context(prog.gp("column to fetch"))
@@ -103,15 +107,16 @@ class _Projection:
                 stack.callback(prog.vram.free, part)
                 self.parts.append(part)
 
-    def emit(self, then: HbmTensor | None) -> None:
+    def emit(self, then: Weight | None) -> None:
         """All column blocks: a loop over pairs of panels where that pays, then the rest."""
         half = self.panels.first(self.weight)
         load_immediate(self.prog, self.fetched, 0)
         load_immediate(self.prog, self.target, self.out.base)
         columns = self.out.blocks
         unit = 2 if len(self.chunks) % 2 else 1  # blocks after which the panels swap back
-        unroll = self._column_unroll(self.chunks[0], self.row_groups)
-        written_out = self.row_groups * unroll * self.act.blocks * columns
+        groups = 1 if isinstance(self.rows, RowGroups) else self.row_groups
+        unroll = column_unroll(self.chunks[0], groups, self.column_groups)
+        written_out = groups * unroll * self.act.blocks * columns
         looped = (columns - 1) // unit if written_out > UNROLLED_PRODUCTS else 0
         if looped > 1:
             with loop(self.prog, looped, "output blocks"):
@@ -119,7 +124,7 @@ class _Projection:
             columns -= looped * unit
         self._column_blocks(columns, half, last=True, then=then)
 
-    def _column_blocks(self, count: int, half: int, *, last: bool, then: HbmTensor | None) -> int:
+    def _column_blocks(self, count: int, half: int, *, last: bool, then: Weight | None) -> int:
         """`count` column blocks from panel `half` on; returns the panel that comes next.
 
         Unless `last`, the first panel of the block behind them is fetched too.
@@ -132,7 +137,8 @@ class _Projection:
                         self.weight, self.chunks[number + 1], self.fetched
                     )
                 elif column + 1 < count or not last:
-                    add_immediate(self.prog, self.fetched, self.fetched, self.weight.column_step)
+                    step = self.weight.tensor.column_step
+                    add_immediate(self.prog, self.fetched, self.fetched, step)
                     following = self.panels.fetch(self.weight, self.chunks[0], self.fetched)
                 elif then is not None:
                     self.panels.fetch_ahead(then)
@@ -145,29 +151,43 @@ class _Projection:
     def _products(self, number: int, chunk: KChunk, half: int) -> None:
         """The products of one panel, and then the addition of the chunk before it."""
         part = self.parts[number % len(self.parts)] if number else None
-        longest = max(1, (IMM18 + 1 - self.mlen) // (self.blen * self.mlen))
-        for first in range(0, self.row_groups, longest):
-            groups = min(longest, self.row_groups - first)
-            self._column_loop(chunk, half, first, groups, part)
+        if isinstance(self.rows, RowGroups):
+            self._row_loop(self.rows, chunk, half, part)
+        else:
+            self._column_loops(chunk, half, part)
         self._add_pending()
         if part is not None:
             add_immediate(self.prog, self.add_target, self.target, 0)
             self.pending = part
 
-    def _column_unroll(self, chunk: KChunk, row_groups: int) -> int:
-        """Column groups per loop body."""
-        products = row_groups * chunk.tiles
-        unroll = 1
-        while unroll < self.column_groups and unroll * products < BODY_PRODUCTS:
-            unroll *= 2
-        return unroll
+    def _row_loop(self, rows: RowGroups, chunk: KChunk, half: int, part: VramMatrix | None) -> None:
+        """The products of a number of row groups that the machine knows."""
+        with self.prog.gp("result") as result:
+            if part is None:
+                add_immediate(self.prog, result, self.target, 0)
+            else:
+                load_immediate(self.prog, result, part.base)
+            row_group_products(
+                self.prog,
+                word=rows.word,
+                act=self.act,
+                chunk=chunk,
+                tiles=self.panels.base(half),
+                result=result,
+            )
+
+    def _column_loops(self, chunk: KChunk, half: int, part: VramMatrix | None) -> None:
+        longest = max(1, (IMM18 + 1 - self.mlen) // (self.blen * self.mlen))
+        for first in range(0, self.row_groups, longest):
+            groups = min(longest, self.row_groups - first)
+            self._column_loop(chunk, half, first, groups, part)
 
     def _column_loop(
         self, chunk: KChunk, half: int, first: int, groups: int, part: VramMatrix | None
     ) -> None:
         """The loop over output columns for row groups first .. first + groups - 1."""
         prog, group_step = self.prog, self.blen * self.mlen
-        unroll = self._column_unroll(chunk, groups)
+        unroll = column_unroll(chunk, groups, self.column_groups)
         iterations = self.column_groups // unroll
         with ExitStack() as stack:
             result = stack.enter_context(prog.gp("result"))
@@ -193,11 +213,11 @@ class _Projection:
         if self.pending is None:
             return
         part, self.pending = self.pending, None
+        rows = self.rows if isinstance(self.rows, RowGroups) else self.row_groups * self.blen
         with self.prog.gp("part row") as source:
             load_immediate(self.prog, source, part.base)
-            target = RowPointer(self.add_target, self.mlen)
-            pointers = (target, target, RowPointer(source, self.mlen))
-            walk_rows(self.prog, "V_ADD_VV", pointers, self.row_groups * self.blen)
+            target, addend = RowPointer(self.add_target, self.mlen), RowPointer(source, self.mlen)
+            walk(self.prog, "V_ADD_VV", (target, target, addend), rows)
 
 
 class _Operands:

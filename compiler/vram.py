@@ -1,6 +1,6 @@
 """Vector SRAM matrices: column blocks of MLEN lanes, their addresses, and host conversion."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import lcm
 from typing import Any
 
@@ -55,6 +55,17 @@ class VramMatrix:
         """Address of lane 0 of physical row `row` in column block `block`."""
         return self.base + block * self.block_step + row * self.mlen
 
+    def view(self, first: int, rows: int) -> "VramMatrix":
+        """Rows first .. first + rows - 1 as a matrix of their own, in the same memory."""
+        require(
+            first >= 0 and rows >= 1 and first + rows <= self.physical_rows,
+            f"{self.name}: rows {first} to {first + rows - 1}",
+            f"it has {self.physical_rows} physical rows",
+            "use rows inside it",
+        )
+        start = self.first_row + first
+        return replace(self, name=f"{self.name}[{first}:]", rows=rows, first_row=start)
+
     def place(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """`values` [rows, cols] as the memory rows [memory_rows, MLEN] from `first_row`, pads zero.
 
@@ -107,11 +118,19 @@ class VramLayout:
         """Rows of the largest free run."""
         return max((size for _, size in self._arena.gaps()), default=0)
 
-    def matrix(self, name: str, rows: int, cols: int, *, at_row: int | None = None) -> VramMatrix:
+    def matrix(
+        self,
+        name: str,
+        rows: int,
+        cols: int,
+        *,
+        spare_rows: int = 0,
+        at_row: int | None = None,
+    ) -> VramMatrix:
         """Allocate [rows, cols], with the physical rows of `transfer_rows`.
 
-        `name` becomes `name#2` and so on when it was used before in this program. `at_row` places
-        it.
+        `spare_rows`: that many physical rows behind the last one exist too. `name` becomes `name#2`
+        and so on when it was used before in this program. `at_row` places it.
 
         Raises:
             CompileError: rows < 1, cols no multiple of MLEN, no space (sizes and holders are
@@ -119,7 +138,7 @@ class VramLayout:
         """
         require(rows >= 1, f"{name}: rows = {rows}", "must be at least 1", "leave the matrix out")
         require_multiple(f"{name}: cols", cols, self._config.MLEN, "MLEN")
-        physical = transfer_rows(self._config, rows)
+        physical = transfer_rows(self._config, rows + spare_rows)
         size = physical * (cols // self._config.MLEN)
         unique = self._arena.unique(name)
         if at_row is None:

@@ -1,6 +1,9 @@
 """Two panels of matrix SRAM: one is multiplied with while the next weights arrive in the other."""
 
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from typing import Protocol
 
 from compiler.errors import CompileError, require
 from compiler.hbm import HbmTensor
@@ -16,6 +19,34 @@ class KChunk:
 
     first: int
     tiles: int
+
+
+class Weight(Protocol):
+    """A weight that panels can be filled with: where it is, and what a fetch of it needs."""
+
+    @property
+    def tensor(self) -> HbmTensor:
+        """Shape and order; the address too, where it is known."""
+        ...
+
+    def fetching(self, prog: Program, address: Register) -> AbstractContextManager[None]:
+        """Around the fetch of a panel: `address`, SCALE and STRIDE are set inside."""
+        ...
+
+
+@dataclass(frozen=True)
+class StaticWeight:
+    """A weight at an address that the compiler knows."""
+
+    tensor: HbmTensor
+
+    @contextmanager
+    def fetching(self, prog: Program, address: Register) -> Iterator[None]:
+        """Sets the registers, as far as they do not hold the values yet."""
+        set_address(prog, address, self.tensor.base)
+        set_scale(prog, self.tensor.scale_offset)
+        set_stride(prog, self.tensor.stride)
+        yield
 
 
 def default_cap(config: PlenaConfig) -> int:
@@ -53,43 +84,48 @@ class WeightPanels:
             "leave it out of the configuration",
         )
         self._prog, self._address, self._half = prog, address, 0
-        self._ahead: HbmTensor | None = None
+        self._ahead: Weight | None = None
 
     def base(self, half: int) -> int:
         """The matrix SRAM address of tile 0 of panel `half`."""
         return half * self.cap * self._prog.config.tile_elements
 
-    def first(self, weight: HbmTensor) -> int:
+    def first(self, weight: Weight) -> int:
         """The panel with the first chunk of column 0 of `weight`, fetched now or ahead of time."""
-        if self._ahead is weight:
+        if self._ahead == weight:
             self._ahead = None
             return 1 - self._half
         if self._ahead is not None:
             raise CompileError(
-                f"weight panels: {self._ahead.name} was fetched ahead, but {weight.name} comes "
-                "next (name the next weight in `then`)"
+                f"weight panels: {self._ahead.tensor.name} was fetched ahead, but "
+                f"{weight.tensor.name} comes next (name the next weight in `then`)"
             )
         return self._fetch_first(weight)
 
-    def fetch_ahead(self, weight: HbmTensor) -> None:
+    def fetch_ahead(self, weight: Weight) -> None:
         """Fetch the first chunk of column 0 of `weight` for the projection that comes next."""
         self._fetch_first(weight)
         self._ahead = weight
 
-    def _fetch_first(self, weight: HbmTensor) -> int:
-        chunk = split_k(weight.physical_rows // weight.mlen, self.cap)[0]
+    def _fetch_first(self, weight: Weight) -> int:
+        chunk = split_k(weight.tensor.physical_rows // weight.tensor.mlen, self.cap)[0]
         return self.fetch(weight, chunk, GP0)
 
-    def fetch(self, weight: HbmTensor, chunk: KChunk, column: Register) -> int:
+    def restart(self) -> None:
+        """Take panel 0 next, whatever was fetched: at the start of the body of a loop."""
+        self._half = 0
+
+    def fetch(self, weight: Weight, chunk: KChunk, column: Register) -> int:
         """Fetch `chunk` of the column of tiles at element offset gp[column]; returns the panel."""
         prog, half = self._prog, self._half
-        set_address(prog, self._address, weight.base)
-        set_scale(prog, weight.scale_offset)
-        set_stride(prog, weight.stride)
-        with prog.gps("tile", "tile offset") as (tile, offset):
+        with (
+            weight.fetching(prog, self._address),
+            prog.gps("tile", "tile offset") as (tile, offset),
+        ):
             for i in range(chunk.tiles):
                 load_immediate(prog, tile, self.base(half) + i * prog.config.tile_elements)
-                add_immediate(prog, offset, column, (chunk.first + i) * weight.tile_step)
+                step = weight.tensor.tile_step
+                add_immediate(prog, offset, column, (chunk.first + i) * step)
                 prog.emit("H_PREFETCH_M", tile, offset, self._address, rstride=1)
         self._half = 1 - half
         return half

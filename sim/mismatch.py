@@ -42,13 +42,27 @@ class Mismatch:
 
 
 @dataclass(frozen=True)
+class WordMismatch:
+    """One word of INT_MEM or FP_MEM that differs; `column` counts in the window, `row` is 0."""
+
+    column: int
+    got: int
+    want: int
+    row: int = 0
+    writer: str = "not recorded for words"
+
+    def __str__(self) -> str:
+        return f"word {self.column}: got 0x{self.got:04X}, want 0x{self.want:04X}"
+
+
+@dataclass(frozen=True)
 class Comparison:
     """The result for one tensor: how many of its elements differ, and the first of them in full."""
 
     name: str
     elements: int
     different: int
-    first: tuple[Mismatch, ...]
+    first: tuple[Mismatch | WordMismatch, ...]
 
     @property
     def ok(self) -> bool:
@@ -95,3 +109,20 @@ def compare(
             )
         )
     return Comparison(name, got.size, len(rows), tuple(first))
+
+
+def compare_words(
+    name: str, got: npt.NDArray[np.integer], want: npt.NDArray[np.integer], *, limit: int = 5
+) -> Comparison:
+    """Compares words [n] of INT_MEM, or of FP_MEM when they are BF16 patterns (uint16).
+
+    Raises ValueError when the shapes differ, naming both.
+    """
+    if got.shape != want.shape:
+        raise ValueError(f"{name}: got shape {got.shape}, want {want.shape}")
+    differs = got != want
+    if got.dtype == np.uint16 and want.dtype == np.uint16:
+        differs = canonical(got.astype(np.uint16)) != canonical(want.astype(np.uint16))
+    (places,) = np.nonzero(differs)
+    first = [WordMismatch(i, int(got[i]), int(want[i])) for i in places[:limit].tolist()]
+    return Comparison(name, got.size, len(places), tuple(first))

@@ -7,15 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from compiler.attribution_note import SHARED_VS_ROUTED_NOTE
 from isa.image import ProgramImage, write_atomically
 from sim.hbm import HbmDevice
 from sim.mismatch import Comparison
-from sim.numerics import bf16
 from sim.profile import write_profile
 from sim.result import RunResult
 from sim.simulation import Simulation
-from testbench.shared_case import SharedCase, read_matrix
+from testbench.workload import Workload
 
 #: Every file, by what it holds.
 FILES = {
@@ -55,18 +53,18 @@ class Artefacts:
 
     def write_results(
         self,
-        case: SharedCase,
+        case: Workload,
         simulation: Simulation,
         result: RunResult,
         comparisons: list[Comparison],
     ) -> dict[str, Any]:
-        """Profile, result and reference arrays (BF16 patterns, [rows, hidden]); returns the
+        """Profile, result and reference arrays (BF16 patterns, [rows, columns]); returns the
         profile."""
-        profile = simulation.profile(result, shared_vs_routed_note=SHARED_VS_ROUTED_NOTE)
+        profile = simulation.profile(result, shared_vs_routed_note=case.note)
         write_profile(profile, self.path("stage profile"))
         if comparisons:
-            self._array("result", read_matrix(simulation, case.program.vram["accumulator"]))
-        self._array("reference", bf16.to_bits(case.total))  # type: ignore[arg-type]
+            self._array("result", case.result(simulation))
+        self._array("reference", case.reference)
         simulation.hbm.save(self.path("HBM after the run"))
         return profile
 

@@ -1,23 +1,19 @@
-"""The end of a shared-expert run, for people and for scripts."""
+"""The end of a run, for people and for scripts."""
 
 from typing import Any
 
 from rich.console import Console
 
-from compiler import ARCHITECTURES
-from isa.stages import Stage
 from sim.mismatch import Comparison
 from sim.profile import stage_table
 from sim.result import RunResult
 from sim.simulation import Simulation
 from testbench.artefacts import Artefacts
-from testbench.shared_case import SharedCase
-
-PROJECTION = Stage.SHARED_EXPERT_PROJECTION
+from testbench.workload import Workload
 
 
 def summary(
-    case: SharedCase,
+    case: Workload,
     simulation: Simulation,
     result: RunResult,
     comparisons: list[Comparison],
@@ -27,16 +23,12 @@ def summary(
 ) -> dict[str, Any]:
     """The report as one JSON document; `verdict` is PASS only when every check passed."""
     passed = result.ok and bool(comparisons) and all(c.ok for c in comparisons) and not problems
-    projection_cycles = result.counters["wall"][PROJECTION]
-    multipliers = result.counters["multipliers"]
-    spec = case.program.spec
+    stages = case.projection_stages
+    projection_cycles = sum(result.counters["wall"][stage] for stage in stages)
+    multiplier_cycles = sum(result.counters["multipliers"][stage] for stage in stages)
     return {
         "verdict": "PASS" if passed else "FAIL",
-        "arch": spec.arch,
-        "n_shared": spec.n_shared,
-        "hidden": spec.hidden,
-        "intermediate": spec.intermediate,
-        "rows": case.program.rows,
+        **case.facts,
         "config": simulation.config.name,
         "config_digest": simulation.config.digest,
         "issue": result.issue,
@@ -45,7 +37,7 @@ def summary(
         "cycles": result.cycles,
         "words": len(simulation.image.words),
         "instructions": sum(result.counters["dispatched"]),
-        "multiplier_busy_in_projections": multipliers[PROJECTION] / max(1, projection_cycles),
+        "multiplier_busy_in_projections": multiplier_cycles / max(1, projection_cycles),
         "overlap_cycles": result.overlap_cycles,
         "hbm_bytes_read": simulation.hbm.total_read,
         "hbm_bytes_written": simulation.hbm.total_written,
@@ -78,24 +70,17 @@ def summary(
 
 def print_report(
     console: Console,
-    case: SharedCase,
+    case: Workload,
     result: RunResult,
     comparisons: list[Comparison],
     problems: list[str],
     profile: dict[str, Any],
     report: dict[str, Any],
     artefacts: Artefacts,
+    lines: list[str],
 ) -> None:
-    """The table, the totals, and the verdict."""
-    spec = case.program.spec
-    experts = f"{spec.n_shared} shared experts fused" if spec.n_shared > 1 else "1 shared expert"
-    gate = ", sigmoid gate per token" if spec.gated else ""
-    console.print(
-        f"{ARCHITECTURES[spec.arch].model}: {experts}{gate}; {case.program.rows} tokens, hidden "
-        f"{spec.hidden}, "
-        f"width {spec.width}; configuration {case.config.name} (MLEN {case.config.MLEN}, BLEN "
-        f"{case.config.BLEN})"
-    )
+    """The table, the totals, further `lines`, and the verdict."""
+    console.print(case.title)
     console.print(stage_table(profile))
     console.print(
         f"{report['cycles']:,} cycles, {report['instructions']:,} instructions "
@@ -110,10 +95,12 @@ def print_report(
         f"{report['simulation_seconds']:.1f} s ({report['cycles_per_second']:,.0f} cycles/s), "
         f"{report['total_seconds']:.1f} s in all"
     )
+    for line in lines:
+        console.print(line, highlight=False)
     for comparison in comparisons:
         console.print(str(comparison), highlight=False)
     if not result.ok:
-        console.print(result.report(case.program.image), highlight=False)
+        console.print(result.report(case.image), highlight=False)
     for problem in problems:
         console.print(problem, highlight=False)
     console.print(f"artefacts in {artefacts.directory}")

@@ -2,18 +2,20 @@
 finished run."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from compiler import (
-    HbmTensor,
+    ARCHITECTURES,
     SharedExpertProgram,
     SharedExpertSpec,
-    VramMatrix,
     compile_shared_expert,
 )
+from compiler.attribution_note import SHARED_VS_ROUTED_NOTE
 from isa.config import PlenaConfig
+from isa.image import ProgramImage
 from isa.stages import Stage
 from sim.hbm import HbmDevice
 from sim.mismatch import Comparison, compare
@@ -28,8 +30,7 @@ from testbench.reference.data import (
     shared_expert_data,
 )
 from testbench.reference.shared_expert import SharedExpertResult, combine, shared_expert
-
-Bits = npt.NDArray[np.uint16]
+from testbench.workload import Bits, locator, read_matrix, stage_problems, store_tensor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +48,47 @@ class SharedCase:
     def config(self) -> PlenaConfig:
         """The machine."""
         return self.program.config
+
+    @property
+    def image(self) -> ProgramImage:
+        """The program."""
+        return self.program.image
+
+    @property
+    def projection_stages(self) -> tuple[Stage, ...]:
+        """The projection stage of the shared branch."""
+        return (Stage.SHARED_EXPERT_PROJECTION,)
+
+    @property
+    def note(self) -> str:
+        """The caveat of a program without routed experts."""
+        return SHARED_VS_ROUTED_NOTE
+
+    @property
+    def title(self) -> str:
+        """Model, gate, sizes and machine."""
+        spec, config = self.program.spec, self.config
+        experts = (
+            f"{spec.n_shared} shared experts fused" if spec.n_shared > 1 else "1 shared expert"
+        )
+        gate = ", sigmoid gate per token" if spec.gated else ""
+        return (
+            f"{ARCHITECTURES[spec.arch].model}: {experts}{gate}; {self.program.rows} tokens, "
+            f"hidden {spec.hidden}, width {spec.width}; configuration {config.name} "
+            f"(MLEN {config.MLEN}, BLEN {config.BLEN})"
+        )
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The same, for the report."""
+        spec = self.program.spec
+        return {
+            "arch": spec.arch,
+            "n_shared": spec.n_shared,
+            "hidden": spec.hidden,
+            "intermediate": spec.intermediate,
+            "rows": self.program.rows,
+        }
 
     def hbm(self) -> HbmDevice:
         """A memory device with the quantised operands in place."""
@@ -118,50 +160,16 @@ class SharedCase:
     def check_stages(self, result: RunResult) -> list[str]:
         """What is wrong with the stages: time that is not accounted for, empty or foreign
         stages."""
-        problems = []
-        wall, completed = result.counters["wall"], completed_per_stage(result)
-        if sum(wall) != result.cycles:
-            problems.append(f"the stages sum to {sum(wall)} cycles, the run took {result.cycles}")
-        must = set(self.program.stages_present)
-        for stage in Stage:
-            # By instructions: under overlap, a short stage may hide behind an older one's last
-            # cycles.
-            if stage in must and not completed[stage]:
-                problems.append(f"stage {stage.label} is empty, but this program must contain it")
-            if stage not in must and (wall[stage] or completed[stage]):
-                problems.append(
-                    f"stage {stage.label} has {wall[stage]} cycles and {completed[stage]} "
-                    "instructions, "
-                    "but this program cannot contain it"
-                )
-        return problems
+        return stage_problems(result, frozenset(self.program.stages_present))
 
+    def result(self, simulation: Simulation) -> Bits:
+        """The accumulator, bit patterns [rows, hidden]."""
+        return read_matrix(simulation, self.program.vram["accumulator"])
 
-def completed_per_stage(result: RunResult) -> list[int]:
-    """Completed instructions per stage, over all ports."""
-    ports = [values for name, values in result.counters.items() if name.startswith("completed_")]
-    return [sum(port[stage] for port in ports) for stage in Stage]
-
-
-def store_tensor(device: HbmDevice, tensor: HbmTensor, values: npt.NDArray[np.generic]) -> None:
-    """Quantises `values` and writes codes and scales where `tensor` has them."""
-    codes, scales = mx.encode(values)
-    for address, content in tensor.place(codes, scales):
-        device.write(address, content)
-
-
-def read_matrix(simulation: Simulation, matrix: VramMatrix) -> Bits:
-    """The logical [rows, cols] of a vector SRAM matrix, as bit patterns."""
-    return matrix.gather(simulation.memories.read_vector(matrix.first_row, matrix.memory_rows))
-
-
-def locator(matrix: VramMatrix):
-    """Maps (row, column) of `matrix` to its vector SRAM row and lane."""
-
-    def locate(row: int, column: int) -> tuple[int, int]:
-        return matrix.row_address(row, column // matrix.mlen) // matrix.mlen, column % matrix.mlen
-
-    return locate
+    @property
+    def reference(self) -> Bits:
+        """What the accumulator must be."""
+        return bf16.to_bits(self.total)  # type: ignore[arg-type]
 
 
 def build_case(

@@ -36,6 +36,13 @@ def engine() -> Callable[[PlenaConfig], Engine]:
 
 
 @pytest.fixture
+def fast_engine() -> Callable[[PlenaConfig], Engine]:
+    """For long programs: compiled, or pysim where there is no C compiler outside of CI."""
+    usable = find_compiler() is not None or "CI" in os.environ
+    return lambda config: engine_for(config, "compiled" if usable else "pysim")
+
+
+@pytest.fixture
 def program() -> Callable[..., Simulation]:
     """Assembles a source text and loads it: `program(text, config="tiny", issue="overlap",
     hbm=None, engine="pysim")`."""

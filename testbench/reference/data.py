@@ -170,7 +170,7 @@ def assert_not_saturated(gates: Bf16Array) -> None:
         )
 
 
-def _projection_scale(depth: int) -> float:
+def projection_scale(depth: int) -> float:
     """Return the power of two near 2/sqrt(K): pre-activations deviate by about 1 to 2."""
     return 2.0 ** (1 - round(log2(depth) / 2))
 
@@ -204,7 +204,7 @@ def shared_expert_data(
             return random(shape, seed=own_seed, scale=scale)
         return exact(shape, seed=own_seed, scale=scale, block=block, **options)
 
-    into, out = _projection_scale(hidden), _projection_scale(inter)
+    into, out = projection_scale(hidden), projection_scale(inter)
     if kind == "pattern":
         into = out = 1.0
     x = tensor((rows, hidden), 1.0, (1, 0))

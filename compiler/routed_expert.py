@@ -1,0 +1,152 @@
+"""One routed expert over gathered rows: projections, biases, activation, projection, bias."""
+
+from dataclasses import dataclass
+
+from compiler.activation import activate
+from compiler.elementwise import Rows, add_bias
+from compiler.errors import CompileError
+from compiler.expert_table import ExpertTable, ExpertWeight
+from compiler.hbm import Order
+from compiler.linear import linear_projection
+from compiler.program import Program
+from compiler.routed_spec import RoutedSpec
+from compiler.vram import VramMatrix
+from compiler.weight_panels import Weight, WeightPanels
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoutedParameters:
+    """The weights of all experts in HBM, and their biases in vector SRAM, one row per expert.
+
+    The tables hold [hidden, intermediate], the same, and [intermediate, hidden] per expert; the
+    bias matrices are [experts, intermediate], the same, and [experts, hidden].
+    """
+
+    w_gate: ExpertTable
+    w_up: ExpertTable
+    w_down: ExpertTable
+    bias_gate: VramMatrix | None = None
+    bias_up: VramMatrix | None = None
+    bias_down: VramMatrix | None = None
+
+    @classmethod
+    def allocate(
+        cls, prog: Program, spec: RoutedSpec, *, order: Order = Order.TILES, prefix: str = ""
+    ) -> "RoutedParameters":
+        """Tables and bias matrices of `spec`, their names behind `prefix`."""
+        hidden, inter = spec.hidden, spec.intermediate
+
+        def table(name: str, rows: int, cols: int) -> ExpertTable:
+            full = prefix + name
+            return ExpertTable.allocate(prog, full, spec.experts, rows, cols, order=order)
+
+        def bias(name: str, width: int) -> VramMatrix | None:
+            return prog.vram.matrix(prefix + name, spec.experts, width) if spec.biases else None
+
+        return cls(
+            w_gate=table("w_gate", hidden, inter),
+            w_up=table("w_up", hidden, inter),
+            w_down=table("w_down", inter, hidden),
+            bias_gate=bias("bias_gate", inter),
+            bias_up=bias("bias_up", inter),
+            bias_down=bias("bias_down", hidden),
+        )
+
+    def check(self, spec: RoutedSpec) -> None:
+        """CompileError when the biases are not those that `spec` has."""
+        given = [b is not None for b in (self.bias_gate, self.bias_up, self.bias_down)]
+        if any(b != spec.biases for b in given):
+            raise CompileError(
+                f"routed experts: biases = {spec.biases}, but biases given = {given} "
+                "(pass what the spec has)"
+            )
+
+
+class ExpertBuffers:
+    """Vector SRAM of one expert at a time, for at most `rows` rows; used again by every expert.
+
+    slot [rows, H] takes the gathered tokens, up [rows, I] the activation, out [rows, H] the result.
+    """
+
+    def __init__(self, prog: Program, spec: RoutedSpec, rows: int) -> None:
+        self.slot = prog.vram.matrix("slot", rows, spec.hidden)
+        self.gate = prog.vram.matrix("expert gate", rows, spec.intermediate)
+        self.up = prog.vram.matrix("expert up", rows, spec.intermediate)
+        self.scratch = prog.vram.matrix("expert sigmoid", rows, spec.intermediate)
+        self.out = prog.vram.matrix("expert out", rows, spec.hidden)
+
+    def free(self, prog: Program) -> None:
+        """Give the space back."""
+        prog.vram.free(self.slot, self.gate, self.up, self.scratch, self.out)
+
+
+class ExpertEmitter:
+    """Emits experts one after the other; the weights of the next one are fetched under the last
+    products of the one before."""
+
+    def __init__(
+        self,
+        prog: Program,
+        spec: RoutedSpec,
+        parameters: RoutedParameters,
+        panels: WeightPanels,
+        buffers: ExpertBuffers,
+    ) -> None:
+        parameters.check(spec)
+        self._prog, self._spec, self._parameters = prog, spec, parameters
+        self._panels, self._buffers = panels, buffers
+        self._label = ""
+
+    def _resume(self) -> None:
+        self._prog.stage("expert_projection", self._label)
+
+    def weights(self, word: int, label: str) -> tuple[Weight, Weight, Weight]:
+        """Gate, up and down weight of expert INT_MEM[word], for `emit`."""
+        p = self._parameters
+        gate, up, down = (
+            ExpertWeight(table, word, label, self._resume) for table in (p.w_gate, p.w_up, p.w_down)
+        )
+        return gate, up, down
+
+    def fetch_ahead(self, weight: Weight, label: str) -> None:
+        """Fetch the first panel of a gate weight before anything else of its expert."""
+        self._label = label
+        self._panels.fetch_ahead(weight)
+
+    def emit(
+        self,
+        weights: tuple[Weight, Weight, Weight],
+        word: int,
+        label: str,
+        *,
+        rows: Rows,
+        then: Weight | None = None,
+    ) -> None:
+        """out = expert(slot) for the expert INT_MEM[word]; stages carry `label`.
+
+        `then` is the gate weight of the expert that comes next.
+        """
+        prog, panels, b, p = self._prog, self._panels, self._buffers, self._parameters
+        gate, up, down = weights
+        self._label = label
+        prog.stage("expert_projection", label)
+        linear_projection(prog, panels, act=b.slot, weight=gate, out=b.gate, rows=rows, then=up)
+        linear_projection(prog, panels, act=b.slot, weight=up, out=b.up, rows=rows, then=down)
+        if p.bias_gate is not None and p.bias_up is not None:
+            prog.stage("expert_bias", label)
+            add_bias(prog, b.gate, p.bias_gate, rows=rows, word=word)
+            add_bias(prog, b.up, p.bias_up, rows=rows, word=word)
+        activate(
+            prog,
+            self._spec.activation,
+            stage="expert_activation",
+            gate=b.gate,
+            up=b.up,
+            scratch=b.scratch,
+            rows=rows,
+        )
+        prog.stage("expert_projection", label)
+        linear_projection(prog, panels, act=b.up, weight=down, out=b.out, rows=rows, then=then)
+        if p.bias_down is not None:
+            prog.stage("expert_bias", label)
+            add_bias(prog, b.out, p.bias_down, rows=rows, word=word)

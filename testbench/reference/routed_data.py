@@ -1,0 +1,120 @@
+"""Operands of routed experts, deterministic in their seed: tokens, experts' weights, routing.
+
+The kinds are those of `testbench.reference.data`. Experts differ from each other, so that a wrong
+expert, or a wrong token, shows.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from sim.numerics.bf16 import Bf16Array, round_to_bf16
+from sim.numerics.mx import BLOCK, round_trip
+from testbench.reference.data import exact, projection_scale, random
+from testbench.reference.routed import ExpertWeights
+
+Kind = Literal["exact", "random"]
+#: How tokens choose experts: at random, all the same `top_k`, or all but the last expert at random.
+ROUTINGS: dict[str, str] = {
+    "random": "every expert as likely as any other",
+    "one": "all tokens choose experts 0 to top_k - 1",
+    "skewed": "lower numbers are likelier; the last expert has no token",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoutedData:
+    """x [T, H], weights of all experts, experts [T, k], route weights [T, k] in (0, 1)."""
+
+    x: Bf16Array
+    weights: ExpertWeights
+    experts: npt.NDArray[np.int64]
+    route_weights: Bf16Array
+
+    def through_mx(self, *, x: bool, block: int = BLOCK) -> "RoutedData":
+        """The data with the weights, and x if it is loaded from HBM, as they read back."""
+        w = self.weights
+        seen = {name: round_trip(getattr(w, name), block) for name in ("gate", "up", "down")}
+        return replace(
+            self,
+            x=round_trip(self.x, block) if x else self.x,
+            weights=replace(w, **seen),
+        )
+
+
+def expert_weights(
+    experts: int,
+    hidden: int,
+    inter: int,
+    *,
+    kind: Kind = "exact",
+    seed: int = 0,
+    biased: bool = False,
+) -> ExpertWeights:
+    """Weights of `experts` experts; a tensor does not change when biases are added."""
+    stream = np.random.SeedSequence(seed).spawn(6)
+
+    def seeds(number: int) -> list[int]:
+        return [int(s) for s in stream[number].generate_state(experts)]
+
+    def tensors(number: int, shape: tuple[int, int], depth: int) -> Bf16Array:
+        return np.stack([_tensor(kind, shape, s, projection_scale(depth)) for s in seeds(number)])
+
+    def biases(number: int, width: int) -> Bf16Array | None:
+        if not biased:
+            return None
+        return random((experts, width), seed=seeds(number)[0], scale=0.5)
+
+    return ExpertWeights(
+        gate=tensors(0, (hidden, inter), hidden),
+        up=tensors(1, (hidden, inter), hidden),
+        down=tensors(2, (inter, hidden), inter),
+        bias_gate=biases(3, inter),
+        bias_up=biases(4, inter),
+        bias_down=biases(5, hidden),
+    )
+
+
+def _tensor(kind: Kind, shape: tuple[int, int], seed: int, scale: float) -> Bf16Array:
+    make: Callable[..., Bf16Array] = random if kind == "random" else exact
+    return make(shape, seed=seed, scale=scale)
+
+
+def routing(
+    name: str, tokens: int, experts: int, top_k: int, *, seed: int = 0
+) -> npt.NDArray[np.int64]:
+    """Experts [tokens, top_k] by a row of `ROUTINGS`; no token names an expert twice."""
+    rng = np.random.default_rng(seed)
+    if name == "one":
+        return np.tile(np.arange(top_k, dtype=np.int64), (tokens, 1))
+    likelihood = np.ones(experts)
+    if name == "skewed" and experts > top_k:
+        likelihood = np.arange(experts - 1, -1, -1.0) ** 2
+    likelihood /= likelihood.sum()
+    rows = [rng.choice(experts, top_k, replace=False, p=likelihood) for _ in range(tokens)]
+    return np.array(rows, np.int64)
+
+
+def routed_data(
+    tokens: int,
+    hidden: int,
+    inter: int,
+    *,
+    experts: int,
+    top_k: int,
+    kind: Kind = "exact",
+    seed: int = 0,
+    biased: bool = False,
+    choice: str = "random",
+) -> RoutedData:
+    """One data set; route weights are general BF16 values, as no rule of a router makes them."""
+    rng = np.random.default_rng(seed + 1)
+    return RoutedData(
+        x=_tensor(kind, (tokens, hidden), seed + 2, 1.0),
+        weights=expert_weights(experts, hidden, inter, kind=kind, seed=seed, biased=biased),
+        experts=routing(choice, tokens, experts, top_k, seed=seed + 3),
+        route_weights=round_to_bf16(rng.uniform(0.05, 1.0, (tokens, top_k))),
+    )

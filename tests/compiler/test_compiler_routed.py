@@ -1,0 +1,228 @@
+"""The routed lowerings as programs: stages and labels, addresses, buffers, and their errors."""
+
+import re
+
+import numpy as np
+import pytest
+
+from compiler import CompileError, Order, Program
+from compiler.expert_table import ExpertTable
+from compiler.hbm import ADDRESS_WORD
+from compiler.loops import loop, loop_by_word
+from compiler.registers import GP0
+from compiler.routed_experts import Accumulation
+from compiler.routed_pairs import HbmGather
+from compiler.routed_program import Lowering, RoutedProgram, compile_routed_experts
+from compiler.routed_spec import RoutedSpec, Routing
+from isa import BRANCH_OF, PRESETS, Branch, Instruction, Stage
+from isa.traps import Trap
+from sim.hbm import HbmDevice
+from sim.machine import Machine
+
+TINY, DEFAULT = PRESETS["tiny"], PRESETS["default"]
+SPEC = RoutedSpec(experts=8, top_k=2, hidden=8, intermediate=8)
+OSS = RoutedSpec(
+    experts=4,
+    top_k=2,
+    hidden=16,
+    intermediate=8,
+    activation="gpt_oss_clamp_gated",
+    biases=True,
+)
+MARKER = re.compile(r"; @stage=(\w+)(?: .*?\bpair=(\d+))?")
+
+
+def compiled(spec: RoutedSpec = SPEC, tokens: int = 3, **options) -> RoutedProgram:
+    options = {"lowering": Lowering.PAIR, "order": Accumulation.PAIR} | options
+    return compile_routed_experts(TINY, spec, tokens=tokens, **options)
+
+
+def expert_major(spec: RoutedSpec, experts: list[list[int]], **options) -> RoutedProgram:
+    options = {"lowering": Lowering.EXPERT, "order": Accumulation.EXPERT} | options
+    return compiled(spec, len(experts), known=np.array(experts), **options)
+
+
+def under(program: RoutedProgram) -> list[tuple[str, int | None, str]]:
+    """(nearest marker above, its pair, mnemonic) of every instruction."""
+    stage, pair, lines = "none", None, []
+    for line in program.image.source:
+        if found := MARKER.match(line):
+            stage, pair = found[1], None if found[2] is None else int(found[2])
+        elif line.startswith("    "):
+            lines.append((stage, pair, line.split()[0]))
+    return lines
+
+
+@pytest.mark.parametrize("spec", [SPEC, OSS])
+def test_every_step_of_a_pair_is_under_its_stage_and_label(spec):
+    program = compiled(spec, 3)
+    seen = under(program)
+    assert {s for s, _, m in seen if m == "H_PREFETCH_M"} == {"expert_weight_prefetch"}
+    assert {s for s, _, m in seen if m in ("M_MM", "M_MM_WO")} == {"expert_projection"}
+    assert {s for s, _, m in seen if m == "C_SET_ADDR_REG"} == {"expert_weight_address"}
+    assert {s for s, _, m in seen if m == "V_EXP_V"} == {"expert_activation"}
+    for stage in ("expert_weight_prefetch", "expert_projection", "scatter_combine", "gather"):
+        assert {p for s, p, _ in seen if s == stage} >= set(range(6))
+    assert ("expert_bias" in {s for s, _, _ in seen}) == spec.biases
+    assert seen[-1][0] == "scatter_combine"
+    shared = {stage.label for stage in Stage if BRANCH_OF[stage] is Branch.SHARED}
+    assert not shared & {s for s, _, _ in seen}
+
+
+def test_the_address_of_a_matrix_is_computed_once_per_pair():
+    addresses = [m for _, _, m in under(compiled(OSS, 3)) if m == "C_SET_ADDR_REG"]
+    assert len(addresses) == 3 * 6
+
+
+def test_expert_major_fetches_every_chosen_expert_once():
+    program = expert_major(SPEC, [[3, 0], [3, 5], [0, 3]])
+    assert sum(m == "H_PREFETCH_M" for _, _, m in under(program)) == 3 * 3
+    projection = [
+        line
+        for line in program.image.source
+        if "@stage=expert_projection pair=0 first of 3" in line
+    ]
+    assert projection, "pair 0 is the first of the three that chose expert 3"
+
+
+def test_buffers_are_used_again():
+    """Vector SRAM does not grow with the pairs, and the sort does not grow the program."""
+    assert len({compiled(SPEC, tokens).vram["x"].first_row for tokens in (1, 2, 40)}) == 1
+    device = {"lowering": Lowering.EXPERT, "order": Accumulation.EXPERT}
+    sizes = [len(compiled(SPEC, tokens, **device).image.words) for tokens in (8, 64)]
+    assert abs(sizes[0] - sizes[1]) < 8, "only immediates grow"
+
+
+def test_experts_of_a_table_lie_apart_on_boundaries():
+    prog = Program(TINY, "tables")
+    table = ExpertTable.allocate(prog, "w", 5, 8, 16, order=Order.ROWS)
+    bases = [table.of(e).base for e in range(5)]
+    assert all(base % 64 == 0 for base in bases)
+    assert set(np.diff(bases)) == {table.stride}
+    assert table.stride >= table.tensor.footprint
+    behind = prog.hbm.tensor("behind", 8, 8)
+    assert behind.base >= bases[-1] + table.tensor.footprint
+    with pytest.raises(CompileError, match=r"w: expert 5: must be 0 to 4"):
+        table.of(5)
+
+
+def address_on_the_machine(table: ExpertTable, prog: Program, expert: int) -> int:
+    """What `ExpertTable.set_address` leaves in the address register."""
+    word = prog.int_mem.window("expert", 1)
+    with prog.a("weights") as register:
+        table.set_address(prog, register, word.start)
+        index = register.index
+    machine = Machine(prog.config, prog.build(), HbmDevice(prog.config))
+    machine.memories.write_int(0, prog.int_mem.initial())
+    machine.memories.write_int(word.start, [expert])
+    assert machine.run().cause is Trap.DONE
+    return int(machine.memories.read_a()[index])
+
+
+@pytest.mark.parametrize("at", [0, ADDRESS_WORD - 192, 3 * ADDRESS_WORD - 64, 2 * ADDRESS_WORD])
+def test_addresses_across_a_4_gib_line(at):
+    for expert in range(4):
+        prog = Program(TINY, "lines")
+        table = ExpertTable.allocate(prog, "w", 4, 8, 8, at=at)
+        assert address_on_the_machine(table, prog, expert) == table.of(expert).base
+
+
+def test_a_table_that_fits_does_not_cross_a_4_gib_line():
+    prog = Program(TINY, "line")
+    prog.hbm.tensor("before", 8, 8, at=ADDRESS_WORD - 256)
+    table = ExpertTable.allocate(prog, "w", 3, 8, 8)
+    assert table.tensor.base == ADDRESS_WORD
+    assert table.high_words is None
+
+
+def trips(word_value: int, inner: int = 1) -> int:
+    """How often the body of a loop by a word runs; its body uses every register that is free."""
+    prog = Program(TINY, "trips")
+    word, count = prog.int_mem.window("trips", 1), prog.int_mem.window("count", 1)
+    prog.stage("gather")
+    with prog.gp("held before"), loop_by_word(prog, word.start, "outer"):
+        with loop(prog, inner, "inner"):
+            with prog.gps(*(f"clobbered {i}" for i in range(10))) as registers:
+                for register in registers:
+                    prog.emit("S_ADDI_INT", register, register, 77)
+            with prog.gp("count") as counted:
+                prog.emit("S_LD_INT", counted, GP0, count.start)
+                prog.emit("S_ADDI_INT", counted, counted, 1)
+                prog.emit("S_ST_INT", counted, GP0, count.start)
+    machine = Machine(TINY, prog.build(), HbmDevice(TINY))
+    machine.memories.write_int(word.start, [word_value])
+    assert machine.run().cause is Trap.DONE
+    assert machine.memories.read_int()[word.start] == word_value
+    return int(machine.memories.read_int()[count.start])
+
+
+@pytest.mark.parametrize(("value", "inner"), [(0, 1), (1, 1), (6, 3), (40, 2)])
+def test_a_loop_by_a_word_runs_one_more_time_than_the_word(value, inner):
+    assert trips(value, inner) == (value + 1) * inner
+
+
+ERRORS = {
+    "more per token than experts": (
+        lambda: RoutedSpec(experts=2, top_k=3, hidden=8, intermediate=8),
+        "top_k = 3: must be at most experts = 2",
+    ),
+    "unknown activation": (
+        lambda: RoutedSpec(experts=2, top_k=1, hidden=8, intermediate=8, activation="gelu"),
+        "activation 'gelu': unknown",
+    ),
+    "width": (
+        lambda: compiled(RoutedSpec(experts=2, top_k=1, hidden=12, intermediate=8)),
+        "hidden = 12: must be a positive multiple of MLEN = 8",
+    ),
+    "no tokens": (lambda: compiled(SPEC, 0), "tokens = 0: must be at least 1"),
+    "expert out of range": (
+        lambda: expert_major(SPEC, [[0, 1], [2, 8]]),
+        r"routing\[1\]\[1\] = 8: must be 0 to 7",
+    ),
+    "expert twice": (
+        lambda: expert_major(SPEC, [[0, 1], [5, 5]]),
+        r"routing\[1\]\[1\] = 5: token 1 already chose this expert",
+    ),
+    "routing of another shape": (
+        lambda: expert_major(SPEC, [[0], [1]]),
+        r"routing \(2, 1\): must be \(2, 2\)",
+    ),
+    "INT_MEM": (
+        lambda: compiled(
+            RoutedSpec(experts=384, top_k=8, hidden=8, intermediate=8),
+            4,
+            lowering=Lowering.EXPERT,
+            order=Accumulation.EXPERT,
+        ),
+        "INT_MEM: .* needs .* raise INT_MEM_WORDS",
+    ),
+    "pair-major in expert order": (
+        lambda: compiled(order=Accumulation.EXPERT),
+        "pair-major adds in pair order",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_what_cannot_be_lowered_says_why(name):
+    build, message = ERRORS[name]
+    with pytest.raises(CompileError, match=message):
+        build()
+
+
+def test_a_gathered_tensor_needs_slack():
+    prog = Program(TINY, "slack")
+    x = prog.hbm.tensor("x", 4, 8)
+    with prog.a("tokens") as base:
+        with pytest.raises(CompileError, match=r"x: slack_rows = 0: .* \(use slack_rows = 3\)"):
+            HbmGather.of(prog, x, base, Routing.allocate(prog, 4, 2))
+
+
+def test_default_counts_of_products():
+    """Emitted and executed alike: T*k*3 tiles pair-major, 3 per chosen expert expert-major."""
+    spec = RoutedSpec(experts=8, top_k=2, hidden=64, intermediate=64)
+    program = compile_routed_experts(
+        DEFAULT, spec, tokens=4, lowering=Lowering.PAIR, order=Accumulation.PAIR
+    )
+    mnemonics = [Instruction.decode(int(w)).opcode.mnemonic for w in program.image.words]
+    assert mnemonics.count("H_PREFETCH_M") == 24
