@@ -3,6 +3,7 @@ machine, and what the hardware does for it is compared, on any engine, as it hap
 
 import copy
 from collections import deque
+from collections.abc import Callable
 from typing import NoReturn
 
 import numpy as np
@@ -44,6 +45,10 @@ class Lockstep(Observer):
 
     After a memory error the target rows of the failed prefetch are undefined, and left out.
 
+    Args:
+        before: called with the machine and the word of each instruction that was dispatched, before
+        the machine executes it.
+
     Attributes: `machine`, `executed` (instructions dispatched).
 
     Raises (through `Simulation.run`):
@@ -52,8 +57,9 @@ class Lockstep(Observer):
 
     accepts_late_events = True
 
-    def __init__(self) -> None:
+    def __init__(self, before: Callable[[Machine, int], None] | None = None) -> None:
         self.machine: Machine | None = None
+        self._before = before
         self.executed = 0
         self._failed = False
         self._interrupted = False
@@ -102,6 +108,8 @@ class Lockstep(Observer):
         self._seen.state = state
         if state != self._state:
             self._fail_state()
+        if self._before is not None:
+            self._before(machine, word)
         effects: list[Effect] = []
         halt = machine.step(effects)
         failed = halt is not None and halt.by_memory

@@ -1,7 +1,7 @@
 """Emits legal instructions of any opcode, setting up the registers that address its operands."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from isa.config import PlenaConfig
@@ -48,6 +48,13 @@ class Emitter:
         """Append a word."""
         self.items.append(Line(f".word 0x{word:08X}"))
 
+    def block(self, lines: Sequence[Line], registers: Iterable[int]) -> None:
+        """Append a finished block that leaves anything in these registers; not in a loop."""
+        assert self._depth == 0
+        self.items += lines
+        for register in registers:
+            self.known[register] = None
+
     @contextmanager
     def loop(self) -> Iterator[None]:
         """A loop around what is emitted inside: few registers are rewritten, some walk on."""
@@ -79,6 +86,11 @@ class Emitter:
         self._iterations, self._depth = times // count, self._depth - 1
         self.known[counter] = Known.exactly(0)
         self.items.append(Loop(counter, count, tuple(body)))
+
+    @property
+    def outside(self) -> bool:
+        """Whether this is no loop's body."""
+        return self._depth == 0
 
     @property
     def may_nest(self) -> bool:

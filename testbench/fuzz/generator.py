@@ -9,6 +9,8 @@ from isa.config import PlenaConfig
 from isa.opcodes import OPCODES, Unit
 from testbench.fuzz.addresses import HBM_WINDOW, ROW_WINDOW, TOPK_EXPERTS
 from testbench.fuzz.case import Contents, Device, FuzzCase
+from testbench.fuzz.dependencies import between
+from testbench.fuzz.directed import REGISTERS, Item
 from testbench.fuzz.emitter import A_REGISTERS, Emitter
 from testbench.fuzz.traps import emit_trap, near_limits
 from testbench.fuzz.values import bf16_values, mx_bytes
@@ -32,6 +34,7 @@ class Generator:
         self._fp = [m for m in units[Unit.SCALAR] if m.endswith("_FP") and "MAP" not in m]
         self._int = [m for m in units[Unit.SCALAR] if m.endswith("_INT")]
         self._any = [m for unit in Unit if unit is not Unit.CONTROL for m in units[unit]]
+        self._names = sorted(mnemonics)
         self._patterns: dict[Callable[[], None], int] = {
             self.vector_chain: 4,
             self.matrix_block: 4,
@@ -43,6 +46,7 @@ class Generator:
             self.integers: 2,
             self.state: 2,
             self.anything: 6,
+            self.neighbours: 6,
             self.loop: 4,
         }
         if units[Unit.TOPK]:
@@ -233,6 +237,15 @@ class Generator:
         e.emit("V_TOPK", rs1=row, rd=word, rs2=word)
         e.emit("S_LD_INT", rs1=word)
         e.emit("S_LD_FP", rs1=word + 1)
+
+    def neighbours(self) -> None:
+        """Two instructions of any opcodes, and one of the dependencies that they can have."""
+        if not self.emitter.outside:
+            return
+        first, second = self._pick(self._names), self._pick(self._names)
+        found = list(between(first, second))
+        dependency = self.rng.choice(found[1:] or found)
+        self.emitter.block(Item(self.config, dependency).lines(), REGISTERS)
 
     def loop(self) -> None:
         """Patterns in a loop."""

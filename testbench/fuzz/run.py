@@ -96,14 +96,20 @@ def is_runnable(case: FuzzCase) -> bool:
     return halt.cause is not Trap.WATCHDOG
 
 
-def run_case(case: FuzzCase, engine: Engine, *observers: Observer) -> Outcome:
+Before = Callable[[Machine, int], None]
+"""What `Lockstep` calls before each instruction."""
+
+
+def run_case(
+    case: FuzzCase, engine: Engine, *observers: Observer, before: Before | None = None
+) -> Outcome:
     """Run to the end, through breakpoints, in lock step.
 
     Whatever is raised on the way counts as the case's failure, since a program must not be able to
     make the simulation raise.
     """
     started = time.process_time()
-    lockstep, opcodes = Lockstep(), _Opcodes()
+    lockstep, opcodes = Lockstep(before), _Opcodes()
     hbm = case.hbm()
     failure, results, final = "", [], None
     try:
@@ -128,13 +134,17 @@ Check = Callable[[FuzzCase], list[Outcome]]
 """Runs a case in some ways; the outcomes, of which the last has a failure when they disagree."""
 
 
-def under(policies: Sequence[str], engine: Engine) -> Check:
-    """A case under each issue policy: the same final state, unless the memory's error ended it."""
+def under(policies: Sequence[str], engine: Engine, before: Before | None = None) -> Check:
+    """A case under each issue policy: the same final state, unless the memory's error ended it.
+
+    `before` is called in the run under the first policy.
+    """
 
     def check(case: FuzzCase) -> list[Outcome]:
         outcomes: list[Outcome] = []
         for issue in policies:
-            outcome = run_case(replace(case, issue=issue), engine)
+            watch = None if outcomes else before
+            outcome = run_case(replace(case, issue=issue), engine, before=watch)
             if not outcome.failure and outcomes:
                 outcome = replace(outcome, failure=_disagreement(outcomes[0], outcome, policies))
             outcomes.append(outcome)
