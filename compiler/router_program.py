@@ -76,6 +76,11 @@ class SelectionProgram:
     indices: Interval
     weights: Interval
 
+    @property
+    def blocks(self) -> int:
+        """Rows of logits of one token."""
+        return self.logits.rows // self.tokens
+
 
 def compile_selection(
     config: PlenaConfig, experts: int, top_k: int, *, tokens: int

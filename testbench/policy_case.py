@@ -90,6 +90,18 @@ def policy_data(config: PlenaConfig, experts: int, top_k: int, *, seed: int = 0)
     return PolicyData(logits=logits, indices=indices, weights=np.array(weights, bf16.BF16))
 
 
+def softmax_problems(data: PolicyData) -> list[str]:
+    """Weights that are further than one BF16 ulp from the softmax in float64 (numerics.md)."""
+    chosen = np.take_along_axis(data.logits, data.indices, axis=1).astype(np.float64)
+    terms = np.exp(chosen - chosen.max(axis=1, keepdims=True))
+    exact = terms / terms.sum(axis=1, keepdims=True)
+    ulps = np.abs(data.weights.astype(np.float64) - exact) / np.exp2(np.floor(np.log2(exact)) - 7)
+    return [
+        f"token {token}, rank {rank}: weight {ulps[token, rank]:.2f} ulp from the softmax"
+        for token, rank in np.argwhere(ulps > 1).tolist()
+    ]
+
+
 def encoding_problems(program: SelectionProgram) -> list[str]:
     """What is wrong with the words: which encoding was emitted, and every word of the selection.
 
@@ -119,7 +131,7 @@ def _wanted(program: SelectionProgram) -> list[str]:
     rmask = fixed.get((experts, top_k), FROM_REGISTER)
     lines: list[Instruction] = []
     for token in range(program.tokens):
-        first_row = program.logits.base + token * -(-experts // mlen) * mlen
+        first_row = program.logits.base + token * program.blocks * mlen
         lines += _loaded(weight, program.weights.start + token * top_k)
         lines += _loaded(row, first_row)
         lines += _loaded(index, program.indices.start + token * top_k)

@@ -5,17 +5,21 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from compiler import CompileError
 from isa.config import PRESETS, ConfigError
 from isa.image import ImageError
+from sim.engine import Engine
 from sim.engines import ENGINES, CompilerError
 from sim.hbm import HbmRangeError
 from sim.lockstep import Lockstep, LockstepError
+from sim.mismatch import Comparison
 from sim.observers import Observer, TagError
 from sim.profile import ProfileError, report_console
+from sim.result import RunResult
 from sim.simulation import DEFAULT_MAX_CYCLES, Simulation
 from testbench.artefacts import Artefacts
 from testbench.reference.data import SaturatedGate
@@ -45,20 +49,26 @@ def cycle_window(text: str) -> tuple[int, int | None]:
         raise argparse.ArgumentTypeError(f"{text!r}: write A:B in cycles, as 1000:2000") from None
 
 
-def add_run_options(p: argparse.ArgumentParser, build_dir: str) -> None:
-    """Configuration, data, engine, waveforms and output; `build_dir` is the default directory."""
+def add_run_options(
+    p: argparse.ArgumentParser, build_dir: str, *, kinds_of_data: bool = True
+) -> None:
+    """Configuration, data, engine, waveforms and output; `build_dir` is the default directory.
+
+    Without `kinds_of_data` there is no --data: nothing of the workload goes through MX.
+    """
     p.add_argument(
         "--config",
         default="default",
         metavar="NAME|FILE",
         help=f"{', '.join(PRESETS)}, or a TOML file (default: default, MLEN 64, BLEN 4)",
     )
-    p.add_argument(
-        "--data",
-        choices=("exact", "random"),
-        default="exact",
-        help="exact: MX storage loses nothing; random: general data through the MX conversion",
-    )
+    if kinds_of_data:
+        p.add_argument(
+            "--data",
+            choices=("exact", "random"),
+            default="exact",
+            help="exact: MX storage loses nothing; random: general data through the MX conversion",
+        )
     p.add_argument("--seed", type=int, default=0, help="of the data (default: 0)")
     p.add_argument(
         "--issue",
@@ -139,20 +149,42 @@ def exit_code(command: Callable[[], int]) -> int:
         return EXIT_INTERRUPT
 
 
-def run_workload(
+@dataclass(frozen=True, kw_only=True)
+class Finished:
+    """A workload that has run: how it ended, what was compared, and what it left behind."""
+
+    case: Workload
+    result: RunResult
+    comparisons: list[Comparison]
+    problems: list[str]
+    profile: dict[str, Any]
+    report: dict[str, Any]
+    artefacts: Artefacts
+
+    @property
+    def passed(self) -> bool:
+        """Whether every check passed."""
+        return self.report["verdict"] == "PASS"
+
+
+def execute(
     case: Workload,
     args: argparse.Namespace,
-    extra: Callable[[dict[str, Any]], list[str]] = lambda _: [],
-) -> int:
-    """Simulate, compare, report, by the options of `add_run_options`; the exit code.
+    *,
+    directory: Path | None = None,
+    engine: str | Engine | None = None,
+) -> Finished:
+    """Simulate and compare, by the options of `add_run_options`; artefacts are written.
 
-    `extra` makes further lines for a person from the profile.
+    `directory` and `engine` replace those of the options, for several workloads in one command.
     """
-    artefacts = Artefacts(args.build_dir)
+    artefacts = Artefacts(directory or args.build_dir)
     hbm = case.hbm()
     artefacts.write_program(case.image, hbm)
     started = time.perf_counter()
-    simulation = Simulation(case.config, case.image, hbm, engine=args.engine, issue=args.issue)
+    simulation = Simulation(
+        case.config, case.image, hbm, engine=engine or args.engine, issue=args.issue
+    )
     case.load(simulation)
     result = simulation.run(
         max_cycles=args.max_cycles,
@@ -165,21 +197,42 @@ def run_workload(
     seconds = time.perf_counter() - started
     report = summary(case, simulation, result, comparisons, problems, profile, seconds)
     artefacts.write_report(report)
+    return Finished(
+        case=case,
+        result=result,
+        comparisons=comparisons,
+        problems=problems,
+        profile=profile,
+        report=report,
+        artefacts=artefacts,
+    )
+
+
+def run_workload(
+    case: Workload,
+    args: argparse.Namespace,
+    extra: Callable[[dict[str, Any]], list[str]] = lambda _: [],
+) -> int:
+    """Simulate, compare, report, by the options of `add_run_options`; the exit code.
+
+    `extra` makes further lines for a person from the profile.
+    """
+    done = execute(case, args)
     if args.json:
-        print(json.dumps(report, indent=2))
+        print(json.dumps(done.report, indent=2))
     else:
         print_report(
             report_console(),
             case,
-            result,
-            comparisons,
-            problems,
-            profile,
-            report,
-            artefacts,
-            extra(profile),
+            done.result,
+            done.comparisons,
+            done.problems,
+            done.profile,
+            done.report,
+            done.artefacts,
+            extra(done.profile),
         )
-    return EXIT_PASS if report["verdict"] == "PASS" else EXIT_FAIL
+    return EXIT_PASS if done.passed else EXIT_FAIL
 
 
 def _observers(args: argparse.Namespace, simulation: Simulation) -> list[Observer]:
