@@ -82,12 +82,12 @@ def print_report(
     """The table, the totals, further `lines`, and the verdict."""
     console.print(case.title)
     console.print(stage_table(profile))
+    busy = report["multiplier_busy_in_projections"]
+    multipliers = f"; multipliers busy in {busy:.1%} of the projection cycles"
     console.print(
         f"{report['cycles']:,} cycles, {report['instructions']:,} instructions "
-        f"({report['words']:,} words), issue "
-        f"policy {report['issue']}; two or more units busy in {report['overlap_cycles']:,} cycles; "
-        "multipliers busy in "
-        f"{report['multiplier_busy_in_projections']:.1%} of the projection cycles"
+        f"({report['words']:,} words), issue policy {report['issue']}; two or more units busy in "
+        f"{report['overlap_cycles']:,} cycles{multipliers if case.projection_stages else ''}"
     )
     console.print(
         f"engine {report['engine']}: elaborated in {report['elaboration_seconds']:.1f} s, "
