@@ -3,9 +3,11 @@
 from collections.abc import Hashable, Mapping
 from typing import Any, Self
 
-from amaranth.hdl import Module, Shape, Signal, Value, ValueLike
+from amaranth.hdl import Instance, Module, Shape, Signal, Value, ValueLike
 from amaranth.lib import wiring
 from amaranth.lib.wiring import Flow, Member
+
+from .library import LeafLibrary
 
 __all__ = ["Leaf"]
 
@@ -68,14 +70,20 @@ class Leaf(wiring.Component):
         """Drive the outputs in ``m.d.comb``; submodules have names."""
         raise NotImplementedError
 
-    def elaborate(self, platform: Any) -> Module:
+    def unbound(self, latency: int = 0) -> Self:
+        """A new leaf with the same parameters, whose ports are signals of its own."""
+        return type(self)(**self._parameters, latency=latency)  # pyright: ignore
+
+    def elaborate(self, platform: Any) -> Module | Instance:
         """Build the function, and the registers behind it."""
+        if isinstance(platform, LeafLibrary) and platform.keeps_whole(self):
+            return platform.instance(self)
         m = Module()
         if self._latency == 0:
             self._datapath(m)
             return m
         members = self.signature.members
-        m.submodules.core = core = type(self)(**self._parameters)  # pyright: ignore
+        m.submodules.core = core = self.unbound()
         core.bind(**{n: getattr(self, n) for n, p in members.items() if p.flow is Flow.In})
         for name, member in members.items():
             if member.flow is Flow.In:

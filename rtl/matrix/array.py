@@ -95,16 +95,19 @@ class MultiplierArray(wiring.Component):
         with m.If(self.take):
             m.d.sync += activations.eq(self.row_i)
         for number in range(self._columns):
-            column, total = self._column(number, activations)
+            # A bit of its own, so that the columns are equal modules and are converted once.
+            load = Signal(name="load_column")
+            m.d.comb += load.eq(self.load[number])
+            column, total = self._column(number, load, activations)
             m.submodules[f"column_{number}"] = column
             m.d.comb += self.sums[number].eq(total)
         return m
 
-    def _column(self, number: int, activations: Any) -> tuple[Module, Value]:
+    def _column(self, number: int, load: Signal, activations: Any) -> tuple[Module, Value]:
         """One column and its sum."""
         m = Module()
         waiting, weights = Signal(self._row), Signal(self._row)
-        with m.If(self.load[number]):
+        with m.If(load):
             m.d.sync += waiting.eq(self.column_i)
         with m.If(self.swap):
             m.d.sync += weights.eq(waiting)

@@ -1,33 +1,254 @@
-"""The whole machine becomes Verilog."""
+"""The machine as Verilog: merged, named, listed, counted and proven."""
 
+import difflib
+import json
 import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 from amaranth.back import rtlil
+from amaranth.hdl import Module, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
 
+import rtl.export
 from isa.config import PRESETS
-from rtl import export
 from rtl.dispatch.dispatcher import Dispatcher
+from rtl.export import __main__ as command
+from rtl.export import export_machine
+from rtl.export.check import CheckError, check
+from rtl.export.convert import Design, convert
+from rtl.export.stats import statistics
+from rtl.leaves import BF16, FloatAdd
+from rtl.matrix.array import MultiplierArray
+from rtl.top import PlenaTop
+from sim.verilator.tool import find_verilator
+
+TINY = PRESETS["tiny"]
+
+
+def lint(path: Path, top: str) -> str:
+    """What Verilator says about a file with the project's waivers."""
+    tool = find_verilator()
+    waivers = Path(rtl.export.__file__).parent / "waivers.vlt"
+    run = subprocess.run(
+        [*tool.command, "--lint-only", "-Wall", "--top-module", top, str(waivers), str(path)],
+        env=tool.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return run.stderr if run.returncode else ""
+
+
+def modules_of(text: str) -> list[str]:
+    return re.findall(r"^module (\S+) \(", text, re.MULTILINE)
+
+
+class Adders(wiring.Component):
+    """Two ranks of leaves, a memory-free register file of sums; `extra` is a small change."""
+
+    x: Any
+    y: Any
+
+    def __init__(self, extra: bool = False) -> None:
+        self.extra = extra
+        super().__init__({"x": In(BF16.width).array(4), "y": Out(BF16.width)})
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        left, right, total = FloatAdd(BF16), FloatAdd(BF16), FloatAdd(BF16)
+        m.submodules.left = left.bind(a=self.x[0], b=self.x[1])
+        m.submodules.right = right.bind(a=self.x[2], b=self.x[3])
+        if self.extra:
+            seen = Signal()
+            m.d.sync += seen.eq(self.x[0] != 0)
+        small = Signal(BF16.width)
+        m.d.sync += small.eq(left.o)
+        for number in range(8):
+            count = Signal(4, name=f"count_{number}")
+            with m.If((self.x[number % 4] ^ number)[: number + 1].any()):
+                m.d.sync += count.eq(count + number)
+        m.submodules.total = total.bind(a=small, b=right.o)
+        m.d.comb += self.y.eq(total.o)
+        return m
+
+
+def test_a_leaf_is_converted_once_and_columns_are_one_module():
+    design = convert(MultiplierArray(TINY), "array")
+    names = modules_of(design.text)
+    assert names[0] == "array"
+    assert len(names) == len(set(names)) == len(design.modules)
+    assert names.count("array_column") == 1
+    assert len(re.findall(r"^  array_column column_\d \(", design.text, re.MULTILINE)) == TINY.BLEN
+    assert "array_float_add_fp32" in names
+    adders = re.findall(r"^  array_float_add_fp32 (\w+) \(", design.text, re.MULTILINE)
+    assert len(adders) == TINY.MLEN - 1  # of the one column
+    assert "\\" not in design.text  # no escaped identifier, so no keyword either
+    assert "$" not in design.text
+
+
+def test_the_text_is_the_same_every_time_and_a_small_change_stays_small():
+    first, again, changed = (convert(Adders(extra), "t").text for extra in (False, False, True))
+    assert first == again
+    lines = [
+        line
+        for line in difflib.unified_diff(first.split("\n"), changed.split("\n"), n=0)
+        if line[:1] in "+-" and line[:3] not in ("+++", "---")
+    ]
+    # Declarations, the comparison, the reset multiplexer and the register of the new signal.
+    assert 0 < len(lines) <= 16, "\n".join(lines)
+    assert all(line.startswith("+") for line in lines), "\n".join(lines)
+
+
+def test_signals_and_memories_are_found_where_they_went():
+    top = MultiplierArray(TINY)
+    sums = top.sums.as_value()
+    design = convert(top, "array")
+    assert design.locate(sums).name == "sums"
+    assert design.locate(sums).instances == ()
+    dispatcher = Dispatcher(TINY)
+    imem = dispatcher.imem
+    location = convert(dispatcher, "d").locate(imem)
+    assert (location.module, location.instances, location.name) == ("d", (), "imem")
+
+
+def test_a_small_design_is_proven_and_a_changed_one_is_refuted():
+    design = convert(Adders(), "t")
+    outcome = check(design)
+    assert outcome.ok, outcome.text
+    assert len(outcome.proven) == 1
+    (line,) = re.findall(r"^ +assign \w+ = shl_\w+\[11:0\] \+ 3'h7;$", design.text, re.MULTILINE)
+    design.text = design.text.replace(line, line.replace("3'h7", "3'h6"))
+    outcome = check(design)
+    assert outcome.failed == ["t_float_add_bf16 = leaf float_add_bf16"]
+    assert "NOT PROVEN" in outcome.text
+
+
+def test_merged_modules_are_proven_and_a_wrong_merge_is_refuted():
+    class Counter(wiring.Component):
+        o: Any
+
+        def __init__(self, step: int) -> None:
+            self.step = step
+            super().__init__({"o": Out(8)})
+
+        def elaborate(self, platform: Any) -> Module:
+            m = Module()
+            m.d.sync += self.o.eq(self.o + self.step)
+            return m
+
+    class Both(wiring.Component):
+        p: Any
+        q: Any
+
+        def __init__(self) -> None:
+            super().__init__({"p": Out(8), "q": Out(8)})
+
+        def elaborate(self, platform: Any) -> Module:
+            m = Module()
+            for name, port in (("first", self.p), ("second", self.q)):
+                m.submodules[name] = counter = Counter(3)
+                m.d.comb += port.eq(counter.o)
+            return m
+
+    design = convert(Both(), "both")
+    assert modules_of(design.text) == ["both", "both_first"]
+    assert check(design).ok
+    member = design._merged.members["\\both.second"]
+    (cell,) = (cell for cell in member.cells if cell.kind == "$add")
+    cell.ports = [(port, value.replace("2'11", "2'01")) for port, value in cell.ports]
+    assert check(design).failed == ["both_first = both.second"]
+
+
+def test_a_check_without_yosys_says_what_to_install(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
+    with pytest.raises(CheckError, match="pip install pyosys"):
+        check(convert(Adders(), "t"))
+
+
+def test_statistics_count_merged_modules_as_often_as_they_are_used():
+    found = statistics(convert(MultiplierArray(TINY), "array"))
+    lanes, columns = TINY.MLEN, TINY.BLEN
+    assert found.total.leaves == columns * (2 * lanes - 1)
+    assert found.instances["array_column"] == columns
+    column = found.units["column_0"]
+    # Waiting and working weights, the registers behind multipliers and adders, and one head's sum.
+    assert column.register_bits == 2 * 16 * lanes + 32 * (2 * lanes - 1) + 32 * TINY.heads
+    activations = 16 * lanes
+    assert found.total.register_bits == columns * column.register_bits + activations
+    assert sum(unit.cells for unit in found.units.values()) == found.total.cells
+    assert json.loads(found.json())["total"]["leaves"] == found.total.leaves
+
+
+@pytest.fixture(scope="module")
+def tiny() -> tuple[str, Design, Any]:
+    return export_machine(PlenaTop(TINY))
 
 
 @pytest.mark.slow
-def test_the_tiny_machine_exports_with_its_ports_and_configuration(tmp_path):
+def test_the_tiny_machine_lists_its_ports_and_is_free_of_warnings(tmp_path):
+    text, ports = tmp_path / "plena.v", tmp_path / "ports.json"
+    assert command.main(["--config", "tiny", "-o", str(text), "--ports", str(ports)]) == 0
+    verilog = text.read_text()
+    assert "//   MLEN = 8" in verilog
+    (header,) = re.findall(r"^module plena \((.*?)\);", verilog, re.MULTILINE | re.DOTALL)
+    declared = {
+        name: (direction, int(high or 0) + 1)
+        for direction, high, name in re.findall(
+            r"(input|output) +(?:wire|reg) (?:\[(\d+):0\] )?(\w+)", header
+        )
+    }
+    table = json.loads(ports.read_text())
+    assert declared == {p["name"]: (p["direction"], p["width"]) for p in table["ports"]}
+    request = next(p for p in table["ports"] if p["name"] == "hbm_request__payload")
+    assert sum(field["width"] for field in request["fields"]) == request["width"]
+    assert "RESIDUAL_SETUP" in table["enumerations"]["Stage"].values()
+    assert lint(text, "plena") == ""
+
+
+@pytest.mark.slow
+def test_lint_still_sees_a_real_fault(tmp_path, tiny):
+    text, _, _ = tiny
     path = tmp_path / "plena.v"
-    assert export.main(["--config", "tiny", "-o", str(path)]) == 0
-    text = path.read_text()
-    assert "MLEN = 8" in text
-    (ports,) = re.findall(r"^module plena\((.*?)\);", text, re.MULTILINE | re.DOTALL)
-    for name in (
-        "clk",
-        "rst",
-        "start",
-        "hbm_request__payload",
-        "hbm_response__valid",
-        "halt",
-        "dispatch",
-    ):
-        assert re.search(rf"\b{name}\b", ports), name
-    assert text.count("\nendmodule") == len(re.findall(r"^module ", text, re.MULTILINE))
+    path.write_text(text.replace("\nendmodule", "\n  wire [3:0] a = 5'h1f;\nendmodule", 1))
+    assert "WIDTHTRUNC" in lint(path, "plena")
+
+
+@pytest.mark.slow
+def test_everything_in_the_tiny_machine_is_proven(tiny):
+    _, design, _ = tiny
+    outcome = check(design)
+    assert outcome.ok, outcome.text
+    leaves = len(design.leaf_modules)
+    assert len(outcome.proven) == leaves + sum(n - 1 for n in design.occurrences.values())
+
+
+@pytest.mark.slow
+def test_the_memories_of_the_tiny_machine_have_the_sizes_of_the_configuration(tiny):
+    _, design, _ = tiny
+    found = statistics(design)
+    row = 16 * TINY.MLEN
+    assert found.units["vector_sram"].memory_bits == TINY.VRAM_ROWS * row
+    assert found.units["matrix_sram"].memory_bits == TINY.MRAM_TILES * TINY.MLEN * row
+
+
+@pytest.mark.slow
+def test_two_processes_write_the_same_bytes(tmp_path):
+    texts = []
+    for seed in ("1", "2"):
+        path = tmp_path / f"{seed}.v"
+        subprocess.run(
+            [sys.executable, "-m", "rtl.export", "--config", "tiny", "-o", str(path)],
+            env={"PYTHONHASHSEED": seed, "PYTHONPATH": str(Path(rtl.export.__file__).parents[2])},
+            check=True,
+            capture_output=True,
+        )
+        texts.append(path.read_bytes())
+    assert texts[0] == texts[1]
 
 
 def test_the_machine_has_no_combinational_cycle():
@@ -35,8 +256,15 @@ def test_the_machine_has_no_combinational_cycle():
     assert "module" in rtlil.convert(Dispatcher(PRESETS["tiny"]))
 
 
-def test_a_bad_configuration_writes_nothing(tmp_path, capsys):
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--config", "nope"], "nope"),
+        (["--config", "tiny", "--ports", "ports.txt"], "must end in .md or .json"),
+    ],
+)
+def test_a_bad_request_writes_nothing(tmp_path, capsys, arguments, message):
     path = tmp_path / "plena.v"
-    assert export.main(["--config", "nope", "-o", str(path)]) == 2
-    assert "nope" in capsys.readouterr().err
+    assert command.main([*arguments, "-o", str(path)]) == 2
+    assert message in capsys.readouterr().err
     assert not path.exists()

@@ -1,0 +1,1 @@
+"""The engine `verilator`: the exported Verilog, compiled by Verilator; an independent opinion."""
