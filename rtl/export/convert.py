@@ -1,4 +1,4 @@
-"""From a design to Verilog: elaborated with leaves as instances, merged, named, written by Yosys."""
+"""From a design to Verilog: leaves as instances, equal modules merged, all of it named."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
