@@ -32,6 +32,7 @@ class Arena:
         self.memory, self.unit, self.capacity, self.way_out = memory, unit, capacity, way_out
         self._held: dict[str, Interval] = {}
         self._past: set[str] = set()
+        self._touched = 0  # units from here on were never held
 
     @property
     def held(self) -> tuple[Interval, ...]:
@@ -49,15 +50,20 @@ class Arena:
             gaps.append((cursor, self.capacity - cursor))
         return gaps
 
-    def allocate(self, name: str, size: int, align: int = 1) -> Interval:
-        """The smallest free run for `size` units from a multiple of `align`; lowest of equals."""
+    def allocate(self, name: str, size: int, align: int = 1, *, fresh: bool = False) -> Interval:
+        """The smallest free run for `size` units from a multiple of `align`; lowest of equals.
+
+        `fresh`: only units that nobody held before, for what the host writes before the program
+        runs: a scratch that was given back earlier in the text is still written by the program.
+        """
         fitting = []
         for start, length in self.gaps():
-            aligned = -(-start // align) * align
+            first = max(start, self._touched) if fresh else start
+            aligned = -(-first // align) * align
             if aligned + size <= start + length:
                 fitting.append((length, aligned))
         if not fitting:
-            raise self._full(name, size)
+            raise self._full(name, size, fresh)
         return self._hold(Interval(name, min(fitting)[1], size))
 
     def reserve(self, name: str, start: int, size: int) -> Interval:
@@ -97,12 +103,15 @@ class Arena:
             )
         self._held[interval.name] = interval
         self._past.add(interval.name)
+        self._touched = max(self._touched, interval.end)
         return interval
 
-    def _full(self, name: str, size: int) -> CompileError:
+    def _full(self, name: str, size: int, fresh: bool) -> CompileError:
         gaps = [length for _, length in self.gaps()]
         users = ", ".join(f"{i.name} {i.size}" for i in self.held) or "nobody"
+        unused = f" ({self.capacity - self._touched} never used before)" if fresh else ""
         return CompileError(
             f"{self.memory}: {name!r} needs {size} {self.unit}; {sum(gaps)} of {self.capacity} are "
-            f"free, at most {max(gaps, default=0)} in one run; held by: {users} ({self.way_out})"
+            f"free, at most {max(gaps, default=0)} in one run{unused}; held by: {users} "
+            f"({self.way_out})"
         )

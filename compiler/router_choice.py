@@ -23,7 +23,7 @@ class CorrectedChoice:
     def __init__(self, prog: Program, logits: RouterLogits) -> None:
         self.prog, self.logits = prog, logits
         mlen, blocks = prog.config.MLEN, logits.blocks
-        self.correction = prog.fp_mem.window("router correction", logits.padded)
+        self.correction = prog.fp_mem.window("router correction", logits.padded, preloaded=True)
         self.bias_rows = prog.vram.matrix("router correction", blocks, mlen)
         self.rows = prog.vram.matrix("router choice", blocks, mlen)
 

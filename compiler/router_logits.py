@@ -35,8 +35,10 @@ class RouterLogits:
         mlen = prog.config.MLEN
         self.prog, self.spec, self.blocks = prog, spec, spec.blocks(mlen)
         self.padded = self.blocks * mlen
-        self.weight = prog.vram.matrix("router weight", spec.experts, spec.hidden)
-        self.bias = prog.vram.matrix("router bias", 1, self.padded) if spec.rule.bias else None
+        self.weight = prog.vram.matrix("router weight", spec.experts, spec.hidden, preloaded=True)
+        self.bias = None
+        if spec.rule.bias:
+            self.bias = prog.vram.matrix("router bias", 1, self.padded, preloaded=True)
         self.rows = prog.vram.matrix("router logits", tokens * self.blocks, mlen)
         self.scores = prog.fp_mem.window("router scores", self.padded)
         self.products = prog.vram.matrix("router products", EXPERTS_AT_ONCE, mlen)

@@ -42,7 +42,7 @@ def compile_router(config: PlenaConfig, spec: RouterSpec, *, tokens: int) -> Rou
             a memory that is too small; the message names the numbers.
     """
     prog = Program(config, f"router_{tokens}x{spec.hidden}_{spec.top_k}_of_{spec.experts}")
-    x = prog.vram.matrix("x", max(1, tokens), spec.hidden)
+    x = prog.vram.matrix("x", max(1, tokens), spec.hidden, preloaded=True)
     router = Router(prog, spec, tokens=tokens)
     router.emit(x)
     prog.end_region()
@@ -94,7 +94,7 @@ def compile_selection(
     encoding = topk_encoding(config, experts, top_k)
     prog = Program(config, f"select_{top_k}_of_{experts}")
     blocks = -(-experts // config.MLEN)
-    logits = prog.vram.matrix("logits", tokens * blocks, config.MLEN)
+    logits = prog.vram.matrix("logits", tokens * blocks, config.MLEN, preloaded=True)
     indices = prog.int_mem.window("indices", tokens * top_k)
     weights = prog.fp_mem.window("weights", tokens * top_k)
     prog.stage("router_topk", f"{top_k} of {experts} experts, {tokens} tokens")

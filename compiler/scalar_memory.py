@@ -79,7 +79,7 @@ class FpMem:
                 "use another name",
             )
             return slot
-        slot = self._arena.allocate(name, 1).start
+        slot = self._arena.allocate(name, 1, fresh=True).start
         self._constants[name] = (slot, value)
         return slot
 
@@ -92,9 +92,12 @@ class FpMem:
             )
         return self._constants[name][0]
 
-    def window(self, name: str, size: int) -> Interval:
-        """`size` consecutive slots for an emitter, such as one scalar per row."""
-        return self._arena.allocate(self._arena.unique(name), size)
+    def window(self, name: str, size: int, *, preloaded: bool = False) -> Interval:
+        """`size` consecutive slots for an emitter, such as one scalar per row.
+
+        `preloaded`: the host writes them before the run, so nothing used them before.
+        """
+        return self._arena.allocate(self._arena.unique(name), size, fresh=preloaded)
 
     def free(self, *windows: Interval) -> None:
         """Give back windows that no later instruction reads."""
@@ -140,7 +143,7 @@ class IntMem:
 
     def table(self, name: str, values: npt.NDArray[np.uint32]) -> Interval:
         """A window that the host fills with `values` before the run."""
-        interval = self.window(name, len(values))
+        interval = self._arena.allocate(self._arena.unique(name), len(values), fresh=True)
         self._contents[interval.start] = values.astype(np.uint32)
         return interval
 

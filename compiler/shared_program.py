@@ -93,7 +93,9 @@ def compile_shared_expert(
     rows_of_one = {"gate_row": spec.hidden} if spec.gated else {}
     if spec.biases:
         rows_of_one |= {"bias_gate": spec.width, "bias_up": spec.width, "bias_down": spec.hidden}
-    constant_rows = {name: prog.vram.matrix(name, 1, cols) for name, cols in rows_of_one.items()}
+    constant_rows = {
+        name: prog.vram.matrix(name, 1, cols, preloaded=True) for name, cols in rows_of_one.items()
+    }
     vram |= constant_rows
 
     prog.stage("residual_setup", "load x")

@@ -126,11 +126,13 @@ class VramLayout:
         *,
         spare_rows: int = 0,
         at_row: int | None = None,
+        preloaded: bool = False,
     ) -> VramMatrix:
         """Allocate [rows, cols], with the physical rows of `transfer_rows`.
 
         `spare_rows`: that many physical rows behind the last one exist too. `name` becomes `name#2`
-        and so on when it was used before in this program. `at_row` places it.
+        and so on when it was used before in this program. `at_row` places it. `preloaded`: the host
+        writes it before the run, so it gets rows that no earlier part of the program used.
 
         Raises:
             CompileError: rows < 1, cols no multiple of MLEN, no space (sizes and holders are
@@ -142,7 +144,7 @@ class VramLayout:
         size = physical * (cols // self._config.MLEN)
         unique = self._arena.unique(name)
         if at_row is None:
-            start = self._arena.allocate(unique, size, self._config.BLEN).start
+            start = self._arena.allocate(unique, size, self._config.BLEN, fresh=preloaded).start
         else:
             start = self._arena.reserve(unique, at_row, size).start
         matrix = VramMatrix(

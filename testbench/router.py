@@ -51,7 +51,7 @@ def parser() -> argparse.ArgumentParser:
         "top_k and ratios (default: the model's own size, whose router weight must fit the "
         "vector SRAM)",
     )
-    p.add_argument("--tokens", type=int, default=16, metavar="T", help="default: 16")
+    p.add_argument("--tokens", type=int, default=8, metavar="T", help="default: 8")
     add_run_options(p, "build/router", kinds_of_data=False)
     return p
 

@@ -97,6 +97,14 @@ class RouterCase:
         }
 
 
+def golden_routing(spec: RouterSpec, data: RouterData, mlen: int) -> Routing:
+    """What the router of `spec` must decide on `data`, bit for bit."""
+    logits = router_logits(data.x, data.weight, mlen)
+    if data.bias is not None:
+        logits = bf16.add(logits, data.bias)
+    return route(spec, logits, mlen=mlen, correction=data.correction)
+
+
 def build_router_case(
     config: PlenaConfig, spec: RouterSpec, *, tokens: int, seed: int = 0
 ) -> RouterCase:
@@ -106,8 +114,4 @@ def build_router_case(
     """
     program = compile_router(config, spec, tokens=tokens)
     data = router_data(spec, tokens, seed=seed)
-    logits = router_logits(data.x, data.weight, config.MLEN)
-    if data.bias is not None:
-        logits = bf16.add(logits, data.bias)
-    golden = route(spec, logits, mlen=config.MLEN, correction=data.correction)
-    return RouterCase(program=program, data=data, golden=golden)
+    return RouterCase(program=program, data=data, golden=golden_routing(spec, data, config.MLEN))
