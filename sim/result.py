@@ -13,7 +13,7 @@ class RunResult:
 
     `counters[name][stage]` are the per-stage counters of `rtl.profile.COUNTERS`; cycles are those
     of the run, without the host's loading. `precise` is false only for a memory error under issue
-    policy `overlap`.
+    policy `overlap`. `waiting`: who waits for whom, of the watchdog.
     """
 
     cause: Trap
@@ -42,7 +42,7 @@ class RunResult:
         where = describe(image, self.pc)
         lines = [f"{self.cause.name} at cycle {self.cycles}: {where}"]
         if self.cause is Trap.WATCHDOG:
-            lines.append(f"  {self.waiting}")
+            lines += [f"  {line}" for line in self.waiting.splitlines()]
         elif self.cause.is_error:
             lines.append(f"  operand 0x{self.operand:X} ({self.operand}), word 0x{self.word:08X}")
             if not self.precise:

@@ -6,10 +6,9 @@ from typing import Any
 
 from isa.config import PlenaConfig
 from isa.image import ProgramImage
-from isa.stages import Stage
 from isa.traps import Trap
-from rtl.dispatch.events import Stall
 from rtl.profile import COUNTERS
+from sim.deadlock import explain, patience
 from sim.engine import Engine
 from sim.engines import make_engine
 from sim.hbm import HbmDevice
@@ -28,7 +27,7 @@ from sim.pc_accounts import PcAccounts
 from sim.probe import WritePort
 from sim.profile import build_profile, pair_stats
 from sim.progress import Progress
-from sim.result import RunResult, describe
+from sim.result import RunResult
 
 DEFAULT_MAX_CYCLES = 10_000_000
 
@@ -74,6 +73,7 @@ class Simulation:
         self.accounts = PcAccounts(len(image))
         self._checker = TagChecker(image)
         self._cycle = 0
+        self._idle = 0
         self._driven: dict[str, int] = {}
         self._observers: list[Observer] = []
         self._watched: list[Observer] = []  # those that came from outside
@@ -89,8 +89,13 @@ class Simulation:
         progress: bool = False,
         entry: int | None = 0,
         until: Callable[[], bool] | None = None,
+        max_idle: int | None = None,
     ) -> RunResult:
         """Runs from `entry` until DONE, BREAK, a trap, or `max_cycles` cycles (cause WATCHDOG).
+
+        The watchdog also ends a run in which nothing happens for more than `max_idle` cycles: no
+        dispatch, completion, write, or memory beat (default: `sim.deadlock.patience`, far more than
+        any instruction takes). Its result says who waits for whom.
 
         `progress` shows a bar on a terminal. `until` is asked between any two cycles and pauses the
         run (cause NONE, `pc` is next to be dispatched) by saying True: the clock stands still, and
@@ -98,6 +103,8 @@ class Simulation:
         hardware mislabels an instruction.
         """
         top, engine = self.engine.top, self.engine
+        max_idle = patience(self.config) if max_idle is None else max_idle
+        self._idle = 0
         self._checker = TagChecker(self.image)
         self._watched = list(observers)
         self._observers = [self._checker, self.last_writer, self.accounts, *self._watched]
@@ -113,12 +120,13 @@ class Simulation:
             with Progress(progress, max_cycles) as bar:
                 paused = until is not None and until()
                 while not paused and not (
-                    self._many_cycles(loop, first + max_cycles)
+                    self._many_cycles(loop, first + max_cycles, max_idle)
                     if loop is not None
                     else self._one_cycle(wants_cycle)
                 ):
                     paused = until is not None and until()
-                    if self._cycle - first >= max_cycles and not paused:
+                    ended = self._cycle - first >= max_cycles or self._idle > max_idle
+                    if ended and not paused:
                         return self._result(Trap.WATCHDOG, time.perf_counter() - started)
                     bar.update(self._cycle - first)
         finally:
@@ -177,10 +185,11 @@ class Simulation:
         make = getattr(self.engine, "clock_loop", None)
         return None if make is None else make(self.image, self.hbm, self._observers)
 
-    def _many_cycles(self, loop: Any, stop: int) -> bool:
+    def _many_cycles(self, loop: Any, stop: int, max_idle: int) -> bool:
         """As `_one_cycle`, many times, but not beyond cycle `stop`; at least once."""
         self._driven.clear()
-        self._cycle, halted = loop.run(self._cycle, stop)
+        self._cycle, halted = loop.run(self._cycle, stop, max_idle)
+        self._idle = loop.idle
         return halted
 
     def _one_cycle(self, wants_cycle: list[Observer]) -> bool:
@@ -197,6 +206,7 @@ class Simulation:
         flags = engine.get(probe.flags)
         if flags & probe.state_mask == probe.halted:
             return True
+        self._idle += 1
         if flags & probe.request_bit and self._driven["request_ready"]:
             request = top.hbm_request.payload
             write, address = engine.get(request.write), engine.get(request.address)
@@ -206,12 +216,16 @@ class Simulation:
             self._checker.requested(pc, stage)
             self.accounts.beat(pc, bool(write))
             hbm.accept(cycle, address, bool(write), data, strobe, stage)
+            self._idle = 0
             if write:
                 beat = HbmWritten(cycle, pc, address, data, strobe)
                 for observer in self._watched:
                     observer.hbm_written(beat)
         if flags & ~(probe.state_mask | probe.counting_bit | probe.request_bit):
             self._events(flags, cycle)
+            self._idle = 0
+        if answer is not None:
+            self._idle = 0
         for observer in wants_cycle:
             observer.cycle(cycle)
         if flags & probe.counting_bit:
@@ -293,23 +307,10 @@ class Simulation:
             wall_seconds=seconds,
             counters=counters,
             overlap_cycles=engine.get(top.profile.overlap),
-            waiting="" if halted else self._waiting(),
+            waiting=self._waiting() if cause is Trap.WATCHDOG else "",
         )
 
     def _waiting(self) -> str:
         """Who waits for what, for the watchdog's report."""
-        engine, top = self.engine, self.engine.top
-        scoreboard = top.dispatcher.scoreboard
-        stall = Stall(engine.get(top.stall))
-        reason = (
-            "instructions are being dispatched"
-            if stall is Stall.NONE
-            else f"dispatch waits: {stall.name}"
-        )
-        busy = [
-            f"{unit} (stage {Stage(engine.get(getattr(scoreboard, f'busy_stage_{unit}'))).label})"
-            for unit in ("scalar", "vector", "matrix", "topk", "hbm")
-            if engine.get(getattr(scoreboard, f"busy_{unit}"))
-        ]
-        following = describe(self.image, engine.get(top.pc))
-        return f"{reason}; unfinished work in: {', '.join(busy) or 'no unit'}; next is {following}"
+        top, get = self.engine.top, self.engine.get
+        return explain(top, get, self.image, self.accounts, self.hbm, self._cycle, self._idle)

@@ -188,4 +188,16 @@ DEFECTS: tuple[Defect, ...] = (
         ),
         "tests/sim/test_machine_control.py::test_a_memory_error_stops_the_machine_and_says_whether_it_is_precise",
     ),
+    Defect(
+        "completion_lost",
+        "the vector unit never reports a completion, and the machine comes to a stand",
+        (
+            Edit(
+                "rtl/vector/unit.py",
+                "self.done.valid.eq(self.write.en),",
+                "self.done.valid.eq(0),",
+            ),
+        ),
+        "tests/sim/test_sim_deadlock.py::test_no_unit_keeps_an_instruction",
+    ),
 )

@@ -59,6 +59,10 @@ class Scoreboard(wiring.Component):
     and `cancel` (an instruction that the memory answered with an error); `conflict`, `conflict_hbm`
     (one of the conflicts is with an unfinished H_*); `empty`; `oldest_stage`; per unit
     `busy_<unit>` and `busy_stage_<unit>` (stage of that unit's oldest).
+
+    For the host, when nothing moves any more: `valid` and `hits` have a bit per slot (it is taken;
+    the candidate conflicts with it), `prints` are the slots' footprints, `older[i]` has bit j set
+    when slot j was unfinished at slot i's allocation and still is.
     """
 
     candidate: Any
@@ -96,19 +100,19 @@ class Scoreboard(wiring.Component):
                 f"busy_stage_{unit.name.lower()}": Out(Stage),
             }
         super().__init__(ports)
+        count = config.INFLIGHT
+        self.valid, self.hits = Signal(count), Signal(count)
+        layout = footprint_layout(config)
+        self.prints: list[Any] = [Signal(layout, name=f"footprint_{i}") for i in range(count)]
+        self.older = [Signal(count, name=f"older_{i}") for i in range(count)]
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         count = self._config.INFLIGHT
-        valid = Signal(count)
+        valid, prints, older = self.valid, self.prints, self.older
         freed = Signal(count)
         taken = Signal(count)
         stages = [Signal(Stage, name=f"stage_{i}") for i in range(count)]
-        prints = [
-            Signal(footprint_layout(self._config), name=f"footprint_{i}") for i in range(count)
-        ]
-        #: older[i] has bit j set when slot j was unfinished at slot i's allocation and still is.
-        older = [Signal(count, name=f"older_{i}") for i in range(count)]
 
         m.submodules.slots = slots = Module()
         for name in (*(f"completed_{n}" for n in self._completions), "cancel"):
@@ -161,7 +165,7 @@ class Scoreboard(wiring.Component):
                 )
                 hit = raw | (cross & ((new.w_valid & (waw | war)) | tile | words))
                 with hazards.If(hit):
-                    hazards.d.comb += self.conflict.eq(1)
+                    hazards.d.comb += [self.hits[i].eq(1), self.conflict.eq(1)]
                     with hazards.If(old.unit == Unit.HBM):
                         hazards.d.comb += self.conflict_hbm.eq(1)
 

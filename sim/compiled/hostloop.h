@@ -1,12 +1,13 @@
 /* The clock loop with the memory device: what sim.simulation.Simulation and sim.hbm.HbmDevice do per cycle, for many
    cycles. Behind the accessors that sim.compiled.host generates (host_flags, host_present, ...). */
-enum { HALTED = 1, STOPPED = 2, BUDGET = 3, LOG_FULL = 4, NEED_PAGES = 5, BAD_TAG = 6, LOOPS = 7 };
+enum { HALTED = 1, STOPPED = 2, BUDGET = 3, LOG_FULL = 4, NEED_PAGES = 5, BAD_TAG = 6, LOOPS = 7, STUCK = 8 };
 
 typedef struct { i64 cycle; u64 error; u64 data[8]; } due_t;
 
 /* Mirrored field by field in sim.compiled.hostloop.HostState. */
 typedef struct {
   i64 cycle, stop, budget;
+  i64 idle, patience; /* clocks since anything happened, and how many are borne */
   i64 free_at, last_due, accepted;
   i64 latency, cycles_per_beat, capacity, extra_latency;
   u64 backpressure, seed;
@@ -223,7 +224,10 @@ EXPORT int plena_run(u8 *M, host_t *h) {
     if (settle(M)) return LOOPS;
     u64 flags = host_flags(M);
     if ((flags & STATE_MASK) == HALTED_STATE) return HALTED;
+    h->idle++;
+    if (answered || flags & (DISPATCH_BIT | COMPLETION_MASK | WRITE_MASK | WORD_MASK)) h->idle = 0;
     if (flags & REQUEST_BIT && ready) {
+      h->idle = 0;
       if (device_accept(h, M)) return BAD_TAG;
       if (h->log && host_request_write(M)) log_beat(h, M);
     }
@@ -235,5 +239,6 @@ EXPORT int plena_run(u8 *M, host_t *h) {
     edge(M);
     if (settle(M)) return LOOPS;
     if (h->cycle >= h->stop) return STOPPED;
+    if (h->idle > h->patience) return STUCK;
   }
 }

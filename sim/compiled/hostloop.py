@@ -26,7 +26,7 @@ from sim.probe import Probe
 
 __all__ = ["HostLoop", "HostState"]
 
-_HALTED, _STOPPED, _BUDGET, _LOG_FULL, _NEED_PAGES, _BAD_TAG, _LOOPS = range(1, 8)
+_HALTED, _STOPPED, _BUDGET, _LOG_FULL, _NEED_PAGES, _BAD_TAG, _LOOPS, _STUCK = range(1, 9)
 _BUDGET_CYCLES = 1 << 16  # until Python has a look at progress and interrupts
 _LOGGED_CYCLES = 1 << 12  # the same when observers wait for their events
 _SPARE_PAGES = 64
@@ -55,7 +55,8 @@ class HostState(ctypes.Structure):
     """host_t of hostloop.h."""
 
     _fields_ = (
-        *((n, _I64) for n in ("cycle", "stop", "budget", "free_at", "last_due", "accepted")),
+        *((n, _I64) for n in ("cycle", "stop", "budget", "idle", "patience")),
+        *((n, _I64) for n in ("free_at", "last_due", "accepted")),
         *((n, _I64) for n in ("latency", "cycles_per_beat", "capacity", "extra_latency")),
         *((n, _U64) for n in ("backpressure", "seed")),
         ("size", _I64),
@@ -141,14 +142,19 @@ class HostLoop:
         )
         return known and all(getattr(type(o), "accepts_late_events", False) for o in observers[3:])
 
-    def run(self, cycle: int, stop: int) -> tuple[int, bool]:
-        """From `cycle` until the machine halts, `stop` is reached, or some time has passed: (cycle,
-        halted).
+    @property
+    def idle(self) -> int:
+        """Clocks since anything happened, over all calls of `run`."""
+        return self._state.idle
+
+    def run(self, cycle: int, stop: int, patience: int) -> tuple[int, bool]:
+        """From `cycle` until the machine halts, `stop` is reached, nothing has happened for more
+        than `patience` clocks, or some time has passed: (cycle, halted).
 
         Raises TagError like the TagChecker.
         """
         state = self._state
-        state.cycle, state.stop = cycle, stop
+        state.cycle, state.stop, state.patience = cycle, stop, patience
         state.budget = _LOGGED_CYCLES if state.log else _BUDGET_CYCLES
         self._hand_over()
         self._model.unsettle()
