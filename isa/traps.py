@@ -50,5 +50,6 @@ TRAP_HELP: dict[Trap, str] = {
     Trap.INT_MEM_ADDRESS: "INT_MEM address out of range",
     Trap.HBM_ADDRESS: "HBM address out of range, an offset that is not a multiple of the MX block, "
     "or a memory error",
-    Trap.WATCHDOG: "raise the cycle limit of a long run; else look for a loop that never ends, or for who holds what",
+    Trap.WATCHDOG: "raise the cycle limit of a long run; else look for a loop that never ends, or "
+    "for an instruction that never completes",
 }

@@ -225,7 +225,7 @@ def test_watchdog_names_who_waits(program):
     assert result.cycles == 300
     report = result.report(sim.image)
     assert "WATCHDOG" in report
-    assert "vector (stage gather)" in report
+    assert ", VECTOR: pc 1 (line 3, stage gather): V_ADD_VF" in report
     assert "cycle limit" in report
 
 

@@ -294,4 +294,4 @@ def test_the_watchdog_names_the_unit(program):
     sim = program("V_TOPK gp0, gp0, gp0, 0\nS_LD_INT gp1, gp0, 0\n")
     result = sim.run(max_cycles=20)
     assert result.cause is Trap.WATCHDOG
-    assert "unfinished work in: topk (stage" in result.report(sim.image)
+    assert "slot 0, TOPK: pc 0 " in result.report(sim.image)

@@ -213,7 +213,12 @@ TRAPS = {
     ),
     "watchdog": (
         "; @stage=gather\nC_LOOP_START gp1, 4000000\nV_ADD_VF gp0, gp0, f0\nC_LOOP_END gp1\n",
-        ["WATCHDOG at cycle 200", "vector (stage gather)", "--max-cycles", "not completed:"],
+        [
+            "WATCHDOG at cycle 200",
+            "VECTOR: pc 2 (line 4, stage gather)",
+            "--max-cycles",
+            "not completed:",
+        ],
     ),
 }
 

@@ -142,7 +142,8 @@ def test_the_watchdog_fails_the_run_and_names_who_waits(tmp_path, capsys):
     assert run(tmp_path, *TINY, "--max-cycles", "60") == 1
     text = capsys.readouterr().out
     assert "WATCHDOG at cycle 60" in text
-    assert "raise it" in text
+    assert "raise the cycle limit" in text
+    assert "unfinished, oldest first:" in text
     left = {p.name for p in (tmp_path / "out").iterdir()}
     assert FILES["result"] not in left
     assert not any("tmp" in name for name in left)
