@@ -19,15 +19,7 @@ from testbench.router_workload import RouterWorkload, router_workload
 from testbench.running import EXIT_CODES, Finished, add_run_options, exit_code, run_workload
 from testbench.sweep import sweep
 
-COLUMNS = (
-    "experts",
-    "hidden",
-    "V_TOPK alone",
-    "cycles",
-    "same experts",
-    "weights, ulp",
-    "of their own steps",
-)
+COLUMNS = ("experts", "V_TOPK alone", "cycles", "same experts", "weight ulp", "own ulp")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -102,7 +94,6 @@ def _row(finished: Finished) -> list[str]:
     definition = report["definition"]
     return [
         f"{report['top_k']} of {report['experts']}",
-        str(report["hidden"]),
         report["v_topk_alone"],
         f"{report['cycles']:,}",
         f"{definition['equal_index_sets']} of {definition['tokens']}",

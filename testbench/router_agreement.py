@@ -1,9 +1,12 @@
 """How far a router on the machine agrees with the model's definition, and whether rounding alone
 explains the rest.
 
-Every score gets a bound on its rounding error, from the steps of lowering.md section 8 and the data
-itself. Two experts (or groups) may then change places only if their scores in float32 are closer
-than the sum of their bounds; a swap beyond that is a defect, and so is a weight beyond its bound.
+Every score gets the standard deviation of its rounding error, from the steps of lowering.md
+section 8 and the data itself: one rounding is off by at most UNIT of the value, evenly spread, and
+roundings are independent. (The sum of all worst cases would be rigorous, and for thousands of lanes
+so large that it explained any defect.) Two experts, or groups, may change places only if their
+float32 scores are closer than SIGMAS deviations of the difference; a swap beyond that is a defect,
+and so is a weight beyond its bound.
 """
 
 from dataclasses import dataclass, field
@@ -19,8 +22,12 @@ from testbench.reference.router import Routing
 
 #: A rounding to BF16 changes a value by at most this share of it.
 UNIT = 2.0**-8
-#: What FP32 steps add, relative to the magnitudes that meet in them.
-FP32_UNIT = 2.0**-23
+#: Standard deviation of that share, evenly spread.
+STEP = UNIT / 3**0.5
+#: Deviations that rounding is given: among a million scores, none leaves six.
+SIGMAS = 6
+#: What the float32 of the definition itself may be off by.
+FP32_SLACK = 2.0**-20
 
 F64 = npt.NDArray[np.float64]
 
@@ -118,14 +125,14 @@ def compare_with_definition(
     wide_b = None if bias is None else bias.astype(np.float32)
     wide_c = None if correction is None else correction.astype(np.float32)
     exact = public_router.logits(wide_x, wide_w, wide_b)
-    slack = logit_bound(wide_x, wide_w, exact, biased=bias is not None, mlen=mlen)
-    swaps = _swaps(spec, routing, exact, wide_c, slack)
+    deviation = logit_deviation(wide_x, wide_w, exact, biased=bias is not None, mlen=mlen)
+    swaps = _swaps(spec, routing, exact, wide_c, deviation)
     wanted = public_router.choose(spec, exact, wide_c).indices
     same = [
         set(a) == set(b) for a, b in zip(routing.indices.tolist(), wanted.tolist(), strict=True)
     ]
     total, formula, total_bound, formula_bound = _weight_errors(
-        spec, routing, exact, slack, np.array(same), mlen
+        spec, routing, exact, deviation, np.array(same), mlen
     )
     return Agreement(
         tokens=len(x),
@@ -138,58 +145,60 @@ def compare_with_definition(
     )
 
 
-def logit_bound(x: F32, weight: F32, exact: F32, *, biased: bool, mlen: int) -> F64:
-    """Bound |BF16 logit - float32 logit| [T, E]: products, one rounding per block, the bias."""
-    bound, partial = np.zeros(exact.shape), np.zeros(exact.shape)
-    hidden = x.shape[1]
+def logit_deviation(x: F32, weight: F32, exact: F32, *, biased: bool, mlen: int) -> F64:
+    """Standard deviation [T, E] of BF16 logit - float32 logit.
+
+    Every product is rounded, the sum once per block, and a biased logit once more.
+    """
+    variance, partial = np.zeros(exact.shape), np.zeros(exact.shape)
     wide_x, wide_w = x.astype(np.float64), weight.astype(np.float64)
-    for k in range(0, hidden, mlen):
+    for k in range(0, x.shape[1], mlen):
         left, right = wide_x[:, k : k + mlen], wide_w[:, k : k + mlen]
-        magnitude = np.abs(left) @ np.abs(right).T
         partial += left @ right.T
-        bound += (UNIT + hidden * FP32_UNIT) * magnitude
-        bound += UNIT * (np.abs(partial) + bound)
-    return bound + biased * UNIT * (np.abs(exact) + bound)
+        variance += np.square(left) @ np.square(right).T + np.square(partial)
+    if biased:
+        variance += np.square(exact)
+    return STEP * np.sqrt(variance) + FP32_SLACK
 
 
-def _choice(exact: F32, correction: F32 | None, slack: F64) -> tuple[F64, F64]:
-    """The scores that experts are compared by, and bounds on the machine's: logits, or sigmoids
+def _choice(exact: F32, correction: F32 | None, deviation: F64) -> tuple[F64, F64]:
+    """The scores that experts are compared by, and deviations of the machine's: logits, or sigmoids
     with the correction. Softmax and sigmoid alone keep the order of the logits."""
     if correction is None:
-        return exact.astype(np.float64), slack
-    scores = public_router.sigmoid(exact).astype(np.float64) + correction
-    falling = public_router.sigmoid(-exact).astype(np.float64)
+        return exact.astype(np.float64), deviation
+    rising = public_router.sigmoid(exact).astype(np.float64)
+    scores, falling = rising + correction, public_router.sigmoid(-exact).astype(np.float64)
     # exp, + 1, reciprocal: three roundings of sigmoid(-l), then that of the difference.
-    error = falling * (np.exp(slack) * (1 + UNIT) ** 3 - 1)
-    return scores, error + UNIT * (np.abs(scores - 1) + error) + 4 * FP32_UNIT
+    variance = np.square(rising * falling * deviation) + 3 * np.square(STEP * falling)
+    return scores, np.sqrt(variance + np.square(STEP * (scores - 1))) + FP32_SLACK
 
 
-def _group_scores(spec: RouterSpec, scores: F64, slack: F64) -> tuple[F64, F64]:
-    """Scores of the groups, and bounds."""
+def _group_scores(spec: RouterSpec, scores: F64, deviation: F64) -> tuple[F64, F64]:
+    """Scores of the groups, and deviations."""
     shape = (len(scores), spec.rule.groups, spec.group_size)
-    best, worst = -np.sort(-scores.reshape(shape), axis=-1), slack.reshape(shape).max(axis=-1)
+    best, worst = -np.sort(-scores.reshape(shape), axis=-1), deviation.reshape(shape).max(axis=-1)
     if spec.rule.group_score is GroupScore.MAXIMUM:
         return best[..., 0], worst
     total = best[..., 0] + best[..., 1]
-    return total, 2 * worst + UNIT * (np.abs(total - 2) + 2 * worst)
+    return total, np.sqrt(2 * np.square(worst) + np.square(STEP * (total - 2)))
 
 
 def _swaps(
-    spec: RouterSpec, routing: Routing, exact: F32, correction: F32 | None, slack: F64
+    spec: RouterSpec, routing: Routing, exact: F32, correction: F32 | None, deviation: F64
 ) -> list[Swap]:
-    scores, bounds = _choice(exact, correction, slack)
+    scores, deviations = _choice(exact, correction, deviation)
     swaps: list[Swap] = []
     definition = public_router.choose(spec, exact, correction)
     if definition.kept is not None and routing.kept is not None:
         assert routing.group_scores is not None
-        groups, group_bounds = _group_scores(spec, scores, bounds)
+        groups, spread = _group_scores(spec, scores, deviations)
         swaps += _differences(
-            "group", definition.kept, routing.kept, groups, group_bounds, routing.group_scores
+            "group", definition.kept, routing.kept, groups, spread, routing.group_scores
         )
         # What follows from another choice of groups needs no further explanation.
         definition = public_router.choose(spec, exact, correction, kept=routing.kept)
     swaps += _differences(
-        "expert", definition.indices, routing.indices, scores, bounds, routing.choice
+        "expert", definition.indices, routing.indices, scores, deviations, routing.choice
     )
     return swaps
 
@@ -199,7 +208,7 @@ def _differences(
     wanted: Indices,
     taken: Indices,
     scores: F64,
-    bounds: F64,
+    deviations: F64,
     machine: npt.NDArray[Any],
 ) -> list[Swap]:
     """One swap for every pair of a missing and an unwanted one, the closest pairs first."""
@@ -215,7 +224,7 @@ def _differences(
                     wanted=a,
                     taken=b,
                     margin=float(scores[token, a] - scores[token, b]),
-                    bound=float(bounds[token, a] + bounds[token, b]),
+                    bound=SIGMAS * float(np.hypot(deviations[token, a], deviations[token, b])),
                     tie=bool(machine[token, a] == machine[token, b]),
                 )
             )
@@ -226,7 +235,7 @@ def _weight_errors(
     spec: RouterSpec,
     routing: Routing,
     exact: F32,
-    slack: F64,
+    deviation: F64,
     same: npt.NDArray[np.bool_],
     mlen: int,
 ) -> tuple[float, float, float, float]:
@@ -238,9 +247,9 @@ def _weight_errors(
     formula, formula_bound = _in_ulps(got, own, (1 + UNIT) ** steps - 1)
     if not same.any():
         return 0.0, formula, 0.0, formula_bound
-    # A logit's error enters once by itself and once by a sum of all, a lone sigmoid only once.
+    # A logit's error enters by itself and, except in a lone sigmoid, through the sum of all.
     alone = spec.rule.scores is Scores.SIGMOID and not spec.rule.renormalised
-    worst = slack.max(axis=1, keepdims=True) * (1 if alone else 2)
+    worst = SIGMAS * deviation.max(axis=1, keepdims=True) * (1 if alone else 2**0.5)
     relative = np.exp(worst) * (1 + UNIT) ** steps - 1
     total, total_bound = _in_ulps(got[same], definition[same], relative[same])
     return total, formula, total_bound, formula_bound
