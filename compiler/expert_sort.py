@@ -16,7 +16,7 @@ from compiler.arena import Interval
 from compiler.immediates import add_immediate, load_immediate
 from compiler.loops import loop
 from compiler.program import Program
-from compiler.registers import GP0
+from compiler.registers import F0, GP0
 from compiler.routed_spec import RoutedSpec, Routing
 from isa import PlenaConfig
 
@@ -38,6 +38,7 @@ class SortWorkspace:
         active: chosen experts, ascending, and a spare word.
         order: pair of every row, expert by expert; rows that only fill a group hold `no_pair`.
         groups_of, chosen: [tokens + 1], by count: groups less one, and 1 for any count but 0.
+        weights: [pairs + 1] of FP_MEM: the route weights again, and 0.0 for `no_pair`.
         token_rows: [pairs + 1]: offset of the pair's token row; the last one, of `no_pair`, is that
             of the row behind the last token.
         more_experts, more_groups: trip counts of the loops over experts and over row groups, less
@@ -54,6 +55,7 @@ class SortWorkspace:
     groups_of: Interval
     chosen: Interval
     token_rows: Interval
+    weights: Interval
     more_experts: int
     more_groups: int
     expert: int
@@ -80,6 +82,7 @@ class SortWorkspace:
             groups_of=memory.table("groups of count", groups),
             chosen=memory.table("chosen by count", np.minimum(counts, 1)),
             token_rows=memory.table("token rows", offsets),
+            weights=prog.fp_mem.window("row weights", pairs + 1),
             more_experts=words.start,
             more_groups=words.start + 1,
             expert=words.start + 2,
@@ -107,6 +110,7 @@ def sort_pairs(
         with prog.gp("value") as value:
             load_immediate(prog, value, spare_row * prog.config.MLEN)
             prog.emit("S_ST_INT", value, GP0, w.token_rows.start + w.no_pair)
+        prog.emit("S_ST_FP", F0, GP0, w.weights.start + w.no_pair)
         _fill(prog, w.groups, 0)
         _fill(prog, w.order, w.no_pair)
         _count(prog, w, routing)
@@ -160,12 +164,15 @@ def _scan(prog: Program, spec: RoutedSpec, w: SortWorkspace) -> None:
 
 
 def _place(prog: Program, w: SortWorkspace, routing: Routing) -> None:
-    with prog.gps("pair", "expert", "row") as (pair, expert, row):
+    holders = ("pair", "expert", "row")
+    with prog.gps(*holders) as (pair, expert, row), prog.f("route weight") as weight:
         load_immediate(prog, pair, 0)
         with loop(prog, routing.pairs, "pairs"):
             prog.emit("S_LD_INT", expert, pair, routing.indices.start)
             prog.emit("S_LD_INT", row, expert, w.starts.start)
+            prog.emit("S_LD_FP", weight, pair, routing.weights.start)
             prog.emit("S_ST_INT", pair, row, 0)
+            prog.emit("S_ST_FP", weight, pair, w.weights.start)
             add_immediate(prog, pair, pair, 1)
             add_immediate(prog, row, row, 1)
             prog.emit("S_ST_INT", row, expert, w.starts.start)

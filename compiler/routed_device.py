@@ -102,10 +102,9 @@ class _Device:
         self._x, self._order = x, order
 
     def start(self, zero_row: VramMatrix, spare_row: int) -> None:
-        """Zero row, weight of no pair, sort."""
+        """Zero row, sort."""
         prog, w = self._prog, self._w
         zero_rows(prog, zero_row, stage="gather", rows=1)
-        prog.emit("S_ST_FP", F0, GP0, self._routing.weights.start + w.no_pair)
         sort_pairs(prog, self._spec, w, self._routing, spare_row=spare_row)
         with prog.gp("active word") as active:
             load_immediate(prog, active, w.active.start)
@@ -196,7 +195,7 @@ class _Device:
             with prog.gps("row", "pair") as (row, pair), prog.f("route weight") as weight:
                 for i in range(blen):
                     prog.emit("S_LD_INT", pair, word, i)
-                    prog.emit("S_LD_FP", weight, pair, self._routing.weights.start)
+                    prog.emit("S_LD_FP", weight, pair, self._w.weights.start)
                     for block in range(target.blocks):
                         step = block * target.block_step + i * target.mlen
                         add_immediate(prog, row, group, step)

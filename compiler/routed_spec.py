@@ -59,8 +59,7 @@ class Routing:
     """Where the routing of `tokens` tokens is: pair p = token * top_k + rank.
 
     INT_MEM has the expert of pair p at `indices.start + p`, FP_MEM its weight at
-    `weights.start + p`. Experts are the model's own numbers. The slot behind the last weight is the
-    weight of no pair: expert-major gives it to rows that only fill a group, and stores 0.0 in it.
+    `weights.start + p`. Experts are the model's own numbers.
     """
 
     tokens: int
@@ -76,7 +75,17 @@ class Routing:
             tokens=tokens,
             top_k=top_k,
             indices=prog.int_mem.window("route indices", pairs),
-            weights=prog.fp_mem.window("route weights", pairs + 1),
+            weights=prog.fp_mem.window("route weights", pairs),
+        )
+
+    def piece(self, first: int, tokens: int) -> "Routing":
+        """The routing of tokens first .. first + tokens - 1 alone."""
+        start, size = first * self.top_k, tokens * self.top_k
+        return Routing(
+            tokens=tokens,
+            top_k=self.top_k,
+            indices=Interval(self.indices.name, self.indices.start + start, size),
+            weights=Interval(self.weights.name, self.weights.start + start, size),
         )
 
     @property

@@ -1,19 +1,21 @@
 """Routed experts with given routing: program, data, and what must come out."""
 
+from collections.abc import Mapping
 from dataclasses import asdict
 
 import numpy as np
 
 from compiler.attribution_note import shared_vs_routed_note
-from compiler.hbm import Order
+from compiler.expert_table import ExpertTable
+from compiler.hbm import HbmTensor, Order
 from compiler.routed_experts import Accumulation
 from compiler.routed_program import Lowering, RoutedProgram, compile_routed_experts
 from compiler.routed_spec import RoutedSpec
 from isa.config import PlenaConfig
 from isa.stages import Stage
 from sim.numerics.bf16 import Bf16Array
+from testbench.reference.routed import ExpertWeights, RoutedResult, routed_experts
 from testbench.reference.routed import Order as SumOrder
-from testbench.reference.routed import RoutedResult, routed_experts
 from testbench.reference.routed_data import Kind, RoutedData, routed_data
 from testbench.workload import Case, Expected, Values
 
@@ -44,12 +46,14 @@ def routed_stages(spec: RoutedSpec) -> frozenset[Stage]:
     return frozenset(stages | ({Stage.EXPERT_BIAS} if spec.biases else set()))
 
 
-def expert_tensors(program: RoutedProgram, data: RoutedData) -> list:
-    """Every expert's tensors with their values, for the host to write."""
+def expert_tensors(
+    tables: Mapping[str, ExpertTable], weights: ExpertWeights
+) -> list[tuple[HbmTensor, Values]]:
+    """The tensors of the used experts with their values, for the host to write."""
     return [
-        (table.of(expert), getattr(data.weights, name.removeprefix("w_"))[expert])
-        for name, table in program.tables.items()
-        for expert in range(table.experts)
+        (table.of(number), values)
+        for name, table in tables.items()
+        for number, values in getattr(weights, name.removeprefix("w_")).items()
     ]
 
 
@@ -80,7 +84,7 @@ def routed_case(program: RoutedProgram, data: RoutedData) -> Case:
         "bias_down": data.weights.bias_down,
     }
     matrices: list[tuple] = [(program.vram[name], values[name]) for name in program.preloaded]
-    tensors: list[tuple] = expert_tensors(program, data)
+    tensors = expert_tensors(program.tables, data.weights)
     if program.x_hbm is not None:
         tensors.append((program.x_hbm, data.x))
     routing = program.routing

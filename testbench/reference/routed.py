@@ -5,6 +5,7 @@ see: pass `mx.round_trip(t)` for a tensor loaded from HBM, t itself for one in v
 is given: experts and BF16 weights per token.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -32,11 +33,14 @@ MINUS_ALPHA = round_to_bf16(-1.702)
 
 @dataclass(frozen=True, kw_only=True)
 class ExpertWeights:
-    """All experts of a layer: gate, up [E, H, I], down [E, I, H]; biases [E, I], [E, I], [E, H]."""
+    """Experts of a layer, by number: gate, up [H, I], down [I, H] of each that is used.
 
-    gate: Bf16Array
-    up: Bf16Array
-    down: Bf16Array
+    The biases, of all experts, are [E, I], [E, I], [E, H].
+    """
+
+    gate: Mapping[int, Bf16Array]
+    up: Mapping[int, Bf16Array]
+    down: Mapping[int, Bf16Array]
     bias_gate: Bf16Array | None = None
     bias_up: Bf16Array | None = None
     bias_down: Bf16Array | None = None
@@ -109,7 +113,8 @@ def routed_experts(
     flat = experts.reshape(-1)
     token_of = np.arange(tokens * top_k) // top_k
     scale = route_weights.reshape(-1, 1)
-    inner = round_to_bf16(np.zeros((tokens * top_k, weights.gate.shape[2])))
+    width = next(iter(weights.gate.values())).shape[1]
+    inner = round_to_bf16(np.zeros((tokens * top_k, width)))
     pairs = round_to_bf16(np.zeros((tokens * top_k, x.shape[1])))
     for number in np.unique(flat).tolist():
         mine = np.flatnonzero(flat == number)

@@ -4,7 +4,7 @@ The kinds are those of `testbench.reference.data`. Experts differ from each othe
 expert, or a wrong token, shows.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -27,7 +27,7 @@ ROUTINGS: dict[str, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class RoutedData:
-    """x [T, H], weights of all experts, experts [T, k], route weights [T, k] in (0, 1)."""
+    """x [T, H], weights of the chosen experts, experts [T, k], route weights [T, k] in (0, 1)."""
 
     x: Bf16Array
     weights: ExpertWeights
@@ -37,7 +37,10 @@ class RoutedData:
     def through_mx(self, *, x: bool, block: int = BLOCK) -> "RoutedData":
         """The data with the weights, and x if it is loaded from HBM, as they read back."""
         w = self.weights
-        seen = {name: round_trip(getattr(w, name), block) for name in ("gate", "up", "down")}
+        seen = {
+            name: {number: round_trip(t, block) for number, t in getattr(w, name).items()}
+            for name in ("gate", "up", "down")
+        }
         return replace(
             self,
             x=round_trip(self.x, block) if x else self.x,
@@ -50,31 +53,36 @@ def expert_weights(
     hidden: int,
     inter: int,
     *,
+    used: Iterable[int],
     kind: Kind = "exact",
     seed: int = 0,
     biased: bool = False,
 ) -> ExpertWeights:
-    """Weights of `experts` experts; a tensor does not change when biases are added."""
-    stream = np.random.SeedSequence(seed).spawn(6)
+    """Weights of the experts `used`, and biases of all `experts` if `biased`.
 
-    def seeds(number: int) -> list[int]:
-        return [int(s) for s in stream[number].generate_state(experts)]
+    A tensor depends on its expert's number and the seed alone.
+    """
+    numbers = sorted(set(used))
 
-    def tensors(number: int, shape: tuple[int, int], depth: int) -> Bf16Array:
-        return np.stack([_tensor(kind, shape, s, projection_scale(depth)) for s in seeds(number)])
+    def seed_of(tensor: int, number: int) -> int:
+        return int(np.random.SeedSequence((seed, tensor, number)).generate_state(1)[0])
 
-    def biases(number: int, width: int) -> Bf16Array | None:
+    def tensors(tensor: int, shape: tuple[int, int]) -> dict[int, Bf16Array]:
+        scale = projection_scale(shape[0])
+        return {n: _tensor(kind, shape, seed_of(tensor, n), scale) for n in numbers}
+
+    def bias(tensor: int, width: int) -> Bf16Array | None:
         if not biased:
             return None
-        return random((experts, width), seed=seeds(number)[0], scale=0.5)
+        return random((experts, width), seed=seed_of(tensor, experts), scale=0.5)
 
     return ExpertWeights(
-        gate=tensors(0, (hidden, inter), hidden),
-        up=tensors(1, (hidden, inter), hidden),
-        down=tensors(2, (inter, hidden), inter),
-        bias_gate=biases(3, inter),
-        bias_up=biases(4, inter),
-        bias_down=biases(5, hidden),
+        gate=tensors(0, (hidden, inter)),
+        up=tensors(1, (hidden, inter)),
+        down=tensors(2, (inter, hidden)),
+        bias_gate=bias(3, inter),
+        bias_up=bias(4, inter),
+        bias_down=bias(5, hidden),
     )
 
 
@@ -112,9 +120,13 @@ def routed_data(
 ) -> RoutedData:
     """One data set; route weights are general BF16 values, as no rule of a router makes them."""
     rng = np.random.default_rng(seed + 1)
+    chosen = routing(choice, tokens, experts, top_k, seed=seed + 3)
+    used = chosen.reshape(-1).tolist()
     return RoutedData(
         x=_tensor(kind, (tokens, hidden), seed + 2, 1.0),
-        weights=expert_weights(experts, hidden, inter, kind=kind, seed=seed, biased=biased),
-        experts=routing(choice, tokens, experts, top_k, seed=seed + 3),
+        weights=expert_weights(
+            experts, hidden, inter, used=used, kind=kind, seed=seed, biased=biased
+        ),
+        experts=chosen,
         route_weights=round_to_bf16(rng.uniform(0.05, 1.0, (tokens, top_k))),
     )
