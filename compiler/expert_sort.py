@@ -22,10 +22,10 @@ from isa import PlenaConfig
 
 
 def workspace_words(config: PlenaConfig, spec: RoutedSpec, tokens: int) -> int:
-    """INT_MEM words that `SortWorkspace` and the indices of `tokens` tokens take."""
+    """INT_MEM words that `SortWorkspace` takes for `tokens` tokens."""
     pairs = tokens * spec.top_k
     rows = pairs + min(spec.experts, pairs) * (config.BLEN - 1)
-    return 2 * pairs + 1 + rows + 3 * spec.experts + 1 + 2 * (tokens + 1) + 5
+    return pairs + 1 + rows + 3 * spec.experts + 1 + 2 * (tokens + 1) + 5
 
 
 @dataclass(frozen=True, kw_only=True)

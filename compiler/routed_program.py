@@ -5,7 +5,6 @@ FP_MEM, the routing; the sum is left in the accumulator.
 """
 
 from dataclasses import dataclass
-from enum import Enum
 
 import numpy as np
 import numpy.typing as npt
@@ -20,17 +19,10 @@ from compiler.routed_device import emit_routed_on_device
 from compiler.routed_expert import RoutedParameters
 from compiler.routed_experts import Accumulation, emit_routed_experts
 from compiler.routed_pairs import HbmGather, emit_routed_pairs
-from compiler.routed_spec import RoutedSpec, Routing, check_known_routing
+from compiler.routed_spec import Lowering, RoutedSpec, Routing, check_known_routing
 from compiler.vram import VramMatrix
 from compiler.weight_panels import WeightPanels
 from isa import PlenaConfig, ProgramImage
-
-
-class Lowering(Enum):
-    """How the routed experts are lowered."""
-
-    PAIR = "pair"
-    EXPERT = "expert"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,7 @@
 """What the routed experts of a layer are: shape, activation, biases, and where routing is kept."""
 
 from dataclasses import dataclass
+from enum import Enum
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +11,13 @@ from compiler.arena import Interval
 from compiler.errors import require, require_multiple, unknown_name
 from compiler.program import Program
 from isa import PlenaConfig
+
+
+class Lowering(Enum):
+    """How the routed experts are lowered."""
+
+    PAIR = "pair"
+    EXPERT = "expert"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -83,6 +83,10 @@ class FpMem:
         self._constants[name] = (slot, value)
         return slot
 
+    def defines(self, name: str) -> bool:
+        """Whether a constant called `name` has a slot."""
+        return name in self._constants
+
     def constant(self, name: str) -> int:
         """The slot of a named constant; CompileError lists the names when it was never defined."""
         if name not in self._constants:
@@ -140,6 +144,11 @@ class IntMem:
         """Give back windows that no later instruction reads."""
         for window in windows:
             self._arena.release(window.name)
+
+    @property
+    def left(self) -> int:
+        """Words that nobody holds."""
+        return sum(size for _, size in self._arena.gaps())
 
     def table(self, name: str, values: npt.NDArray[np.uint32]) -> Interval:
         """A window that the host fills with `values` before the run."""

@@ -9,6 +9,8 @@ import numpy.typing as npt
 
 from compiler.architectures import find_architecture
 from compiler.errors import CompileError, require, require_multiple
+from compiler.models import MODELS
+from compiler.moe_model import MoeModel
 from isa import PlenaConfig, Stage
 
 Array = npt.NDArray[Any]
@@ -31,7 +33,8 @@ class SharedExpertSpec:
     biases: bool = False
 
     def __post_init__(self) -> None:
-        find_architecture(self.arch)
+        if self.arch not in MODELS:
+            find_architecture(self.arch)
         for name in ("hidden", "intermediate", "n_shared"):
             value = getattr(self, name)
             require(
@@ -51,6 +54,19 @@ class SharedExpertSpec:
             n_shared=row.n_shared,
             gated=row.gated,
             biases=biases,
+        )
+
+    @classmethod
+    def of_model(cls, model: MoeModel) -> "SharedExpertSpec | None":
+        """The shared branch of a row of the model table, or None when it has none."""
+        if model.shared is None:
+            return None
+        return cls(
+            arch=model.name,
+            hidden=model.hidden,
+            intermediate=model.shared.width // model.shared.count,
+            n_shared=model.shared.count,
+            gated=model.shared.gated,
         )
 
     @property

@@ -10,6 +10,7 @@ SITES: dict[str, int] = {
     "compiler/elementwise.py": 2,
     "compiler/expert_table.py": 2,
     "compiler/gate.py": 2,
+    "compiler/moe_layer.py": 3,
     "compiler/program.py": 1,
     "compiler/routed_device.py": 7,
     "compiler/routed_expert.py": 6,

@@ -9,8 +9,8 @@ from compiler.attribution_note import shared_vs_routed_note
 from compiler.expert_table import ExpertTable
 from compiler.hbm import HbmTensor, Order
 from compiler.routed_experts import Accumulation
-from compiler.routed_program import Lowering, RoutedProgram, compile_routed_experts
-from compiler.routed_spec import RoutedSpec
+from compiler.routed_program import RoutedProgram, compile_routed_experts
+from compiler.routed_spec import Lowering, RoutedSpec
 from isa.config import PlenaConfig
 from isa.stages import Stage
 from sim.numerics.bf16 import Bf16Array

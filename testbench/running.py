@@ -24,6 +24,7 @@ from sim.simulation import DEFAULT_MAX_CYCLES, Simulation
 from testbench.artefacts import Artefacts
 from testbench.reference.data import SaturatedGate
 from testbench.report import print_report, summary
+from testbench.route_trace import TraceError
 from testbench.workload import Workload
 from waveforms.timeline import Timeline
 from waveforms.vcd import VcdWriter
@@ -136,6 +137,7 @@ def exit_code(command: Callable[[], int]) -> int:
         CompileError,
         ImageError,
         SaturatedGate,
+        TraceError,
         HbmRangeError,
         OSError,
     ) as error:

@@ -19,7 +19,7 @@ from isa.image import ProgramImage
 from isa.stages import Stage
 from sim.hbm import HbmDevice
 from sim.mismatch import Comparison, compare
-from sim.numerics import bf16, mx
+from sim.numerics import bf16
 from sim.result import RunResult
 from sim.simulation import Simulation
 from testbench.reference.data import (
@@ -30,7 +30,15 @@ from testbench.reference.data import (
     shared_expert_data,
 )
 from testbench.reference.shared_expert import SharedExpertResult, combine, shared_expert
-from testbench.workload import Bits, locator, read_matrix, stage_problems, store_tensor
+from testbench.workload import (
+    Bits,
+    ExpectedTensor,
+    compare_stored,
+    locator,
+    read_matrix,
+    stage_problems,
+    store_tensor,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,31 +139,13 @@ class SharedCase:
                     image=simulation.image,
                 )
             )
-        return [*checks, self._check_stored(simulation)]
-
-    def _check_stored(self, simulation: Simulation) -> Comparison:
-        """The accumulator as stored in HBM: element codes beside scales, every byte."""
-        codes, scales = self.program.hbm["out"].gather(simulation.hbm.read)
-        want_codes, want_scales = mx.encode(self.total)
-        matrix = self.program.vram["accumulator"]
-        rows = self.program.rows
-        got = np.concatenate([codes[:rows], scales[:rows]], axis=1).astype(np.uint16)
-        want = np.concatenate([want_codes, want_scales], axis=1).astype(np.uint16)
-        hidden = self.program.spec.hidden
-
-        def locate(row: int, column: int) -> tuple[int, int]:
-            # A scale byte belongs to its block's first element.
-            element = column if column < hidden else (column - hidden) * self.config.MX_BLOCK
-            return locator(matrix)(row, element)
-
-        return compare(
-            "stored result (MX bytes)",
-            got,
-            want,
-            locate=locate,
-            writers=simulation.last_writer,
-            image=simulation.image,
+        stored = ExpectedTensor(
+            name="stored result (MX bytes)",
+            tensor=self.program.hbm["out"],
+            matrix=self.program.vram["accumulator"],
+            values=self.total,
         )
+        return [*checks, compare_stored(simulation, stored)]
 
     def check_stages(self, result: RunResult) -> list[str]:
         """What is wrong with the stages: time that is not accounted for, empty or foreign

@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -102,12 +102,23 @@ class ExpectedWords:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ExpectedTensor:
+    """A tensor in HBM, as stored from `matrix` with the values [rows, cols], every MX byte."""
+
+    name: str
+    tensor: HbmTensor
+    matrix: VramMatrix
+    values: Values
+
+
+@dataclass(frozen=True, kw_only=True)
 class Case:
     """A workload made of lists; the last of `expected` is its result.
 
     Attributes:
         tensors: what the host encodes to MX and writes to HBM.
         matrices: what it places in vector SRAM, BF16.
+        vector_rows: (first row, rows [n, MLEN]) that it places there too.
         fp_words, int_words: (first word, values) for FP_MEM and INT_MEM, in this order.
         stages: those that must have instructions; every other one must have none.
     """
@@ -121,10 +132,12 @@ class Case:
     projection_stages: tuple[Stage, ...]
     tensors: Sequence[tuple[HbmTensor, Values]] = ()
     matrices: Sequence[tuple[VramMatrix, Values]] = ()
+    vector_rows: Sequence[tuple[int, Values]] = ()
     fp_words: Sequence[tuple[int, Values]] = ()
     int_words: Sequence[tuple[int, Values]] = ()
     expected: Sequence[Expected]
-    expected_words: Sequence[ExpectedWords] = field(default=())
+    expected_words: Sequence[ExpectedWords] = ()
+    expected_tensors: Sequence[ExpectedTensor] = ()
 
     def hbm(self) -> HbmDevice:
         """A memory device with the quantised operands in place."""
@@ -138,6 +151,8 @@ class Case:
         memories = simulation.memories
         for matrix, values in self.matrices:
             memories.write_vector(matrix.first_row, matrix.place(values))
+        for row, values in self.vector_rows:
+            memories.write_vector(row, values)
         for start, values in self.fp_words:
             memories.write_fp(start, values)
         for start, values in self.int_words:
@@ -146,7 +161,7 @@ class Case:
     def check(self, simulation: Simulation) -> list[Comparison]:
         """Words first, then matrices, each with the writer of the first wrong lanes."""
         words = [self._check_words(simulation, wanted) for wanted in self.expected_words]
-        return words + [
+        matrices = [
             compare(
                 wanted.name,
                 read_matrix(simulation, wanted.matrix),
@@ -157,6 +172,7 @@ class Case:
             )
             for wanted in self.expected
         ]
+        return [*words, *matrices, *(compare_stored(simulation, w) for w in self.expected_tensors)]
 
     def _check_words(self, simulation: Simulation, wanted: ExpectedWords) -> Comparison:
         end = wanted.start + len(wanted.values)
@@ -202,6 +218,29 @@ def completed_per_stage(result: RunResult) -> list[int]:
     """Completed instructions per stage, over all ports."""
     ports = [values for name, values in result.counters.items() if name.startswith("completed_")]
     return [sum(port[stage] for port in ports) for stage in Stage]
+
+
+def compare_stored(simulation: Simulation, wanted: ExpectedTensor) -> Comparison:
+    """Compares element codes, beside them scales; the writer is that of the matrix's lane."""
+    tensor, rows = wanted.tensor, len(wanted.values)
+    codes, scales = tensor.gather(simulation.hbm.read)
+    want_codes, want_scales = mx.encode(wanted.values)
+    got = np.concatenate([codes[:rows], scales[:rows]], axis=1).astype(np.uint16)
+    want = np.concatenate([want_codes, want_scales], axis=1).astype(np.uint16)
+
+    def locate(row: int, column: int) -> tuple[int, int]:
+        # A scale byte belongs to its block's first element.
+        element = column if column < tensor.cols else (column - tensor.cols) * tensor.block
+        return locator(wanted.matrix)(row, element)
+
+    return compare(
+        wanted.name,
+        got,
+        want,
+        locate=locate,
+        writers=simulation.last_writer,
+        image=simulation.image,
+    )
 
 
 def store_tensor(device: HbmDevice, tensor: HbmTensor, values: Values) -> None:

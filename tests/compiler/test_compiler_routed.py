@@ -12,8 +12,8 @@ from compiler.loops import loop, loop_by_word
 from compiler.registers import GP0
 from compiler.routed_experts import Accumulation
 from compiler.routed_pairs import HbmGather
-from compiler.routed_program import Lowering, RoutedProgram, compile_routed_experts
-from compiler.routed_spec import RoutedSpec, Routing
+from compiler.routed_program import RoutedProgram, compile_routed_experts
+from compiler.routed_spec import Lowering, RoutedSpec, Routing
 from isa import BRANCH_OF, PRESETS, Branch, Instruction, Stage
 from isa.traps import Trap
 from sim.hbm import HbmDevice

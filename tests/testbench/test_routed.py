@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from compiler.routed_experts import Accumulation
-from compiler.routed_program import Lowering
-from compiler.routed_spec import RoutedSpec
+from compiler.routed_spec import Lowering, RoutedSpec
 from isa.config import PRESETS
 from isa.stages import Stage
 from isa.traps import Trap
