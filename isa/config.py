@@ -20,6 +20,10 @@ class ConfigError(ValueError):
 #: E8M0 scales follow.
 MX_FORMATS: dict[str, tuple[int, bool]] = {"e4m3": (1, True)}
 
+#: Rules of the MX conversion: OCP's (numerics.md, "MX conversion"), or the PLENA emulator's. They
+#: give the same bytes different values, so files carry their dialect.
+MX_DIALECTS = ("ocp", "plena")
+
 ISSUE_POLICIES = ("overlap", "serial")
 
 
@@ -57,6 +61,7 @@ class PlenaConfig:
     MX_WEIGHTS: str = "e4m3"
     MX_ACTIVATIONS: str = "e4m3"
     MX_KV: str = "e4m3"
+    mx_dialect: str = "ocp"  #: rules of the MX conversion
     BMM_SCALE_LOG2: int | None = None  #: log2 of bmm_scale; None is -ceil(log2(HLEN) / 2)
     TOPK_MAX: int = 16
     ISSUE: str = "overlap"
@@ -159,12 +164,9 @@ class PlenaConfig:
             "must be 1 to 255 (top_k has 8 bits in the policy)",
             "use 16",
         )
-        self._require(
-            self.ISSUE in ISSUE_POLICIES,
-            "ISSUE",
-            f"must be one of {', '.join(ISSUE_POLICIES)}",
-            "use overlap",
-        )
+        for name, known in (("ISSUE", ISSUE_POLICIES), ("mx_dialect", MX_DIALECTS)):
+            rule = f"must be one of {', '.join(known)}"
+            self._require(getattr(self, name) in known, name, rule, f"use {known[0]}")
         self._require(
             1 <= self.CLOCK_PERIOD_PS <= 10**9, "CLOCK_PERIOD_PS", "must be 1 to 10**9", "use 1000"
         )
@@ -173,7 +175,7 @@ class PlenaConfig:
         value = getattr(self, name)
         if name == "BMM_SCALE_LOG2" and value is None:
             return
-        wanted = str if name in ("name", "ISSUE", "MX_WEIGHTS", "MX_ACTIVATIONS", "MX_KV") else int
+        wanted = str if type(self).__annotations__[name] is str else int
         if type(value) is not wanted:
             raise ConfigError(
                 f"{name} = {value!r}: must be {'a string' if wanted is str else 'an integer'}, "
@@ -286,12 +288,13 @@ def load_config(source: str) -> PlenaConfig:
     base = table.pop("base", "default")
     if base not in PRESETS:
         raise ConfigError(f"{source}: base = {base!r}: must be one of {', '.join(PRESETS)}")
-    known = [field.name for field in dataclasses.fields(PlenaConfig)]
+    known = {field.name.upper(): field.name for field in dataclasses.fields(PlenaConfig)}
     for key in table:
-        if key not in known:
+        if key not in known.values():
             near = difflib.get_close_matches(key.upper(), known, 1)
-            hint = f"; did you mean {near[0]}?" if near else f"; known: {', '.join(known)}"
-            raise ConfigError(f"{source}: unknown key {key!r}{hint}")
+            names = ", ".join(known.values())
+            hint = f"did you mean {known[near[0]]}?" if near else f"known: {names}"
+            raise ConfigError(f"{source}: unknown key {key!r}; {hint}")
     # Amounts that follow MLEN or BLEN are derived again unless the file gives them.
     follow = dict.fromkeys(("HBM_M_PREFETCH", "HBM_V_PREFETCH", "HBM_V_WRITEBACK"))
     try:

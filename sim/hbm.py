@@ -7,14 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
-from isa.config import PlenaConfig
+from isa.config import MX_DIALECTS, PlenaConfig
 from isa.stages import Stage
 
 BEAT_BYTES = 64
 PAGE_BYTES = 1 << 16
 _PAGE_BEATS = PAGE_BYTES // BEAT_BYTES
 _ALL_BYTES = (1 << BEAT_BYTES) - 1
-_IMAGE_VERSION = 1
+_IMAGE_VERSION = 2
 
 #: Strobe byte -> the eight data bytes that it lets through.
 _BYTE_MASKS = [bytes(0xFF if strobe >> bit & 1 else 0 for bit in range(8)) for strobe in range(256)]
@@ -36,10 +36,15 @@ class HbmImageError(ValueError):
 
 
 class HbmMemory:
-    """Sparse bytes: a page of 64 KiB exists once it is written to; all else reads as zero."""
+    """Sparse bytes: a page of 64 KiB exists once it is written to; all else reads as zero.
 
-    def __init__(self, size: int) -> None:
+    `mx_dialect` is what the bytes mean to the machine; it goes into image files and is compared
+    when they are read.
+    """
+
+    def __init__(self, size: int, mx_dialect: str = MX_DIALECTS[0]) -> None:
         self.size = size
+        self.mx_dialect = mx_dialect
         self._pages: dict[int, bytearray] = {}
 
     def read(self, address: int, length: int) -> bytes:
@@ -115,6 +120,7 @@ class HbmMemory:
                     file,
                     version=np.int64(_IMAGE_VERSION),
                     size=np.uint64(self.size),
+                    mx_dialect=np.str_(self.mx_dialect),
                     addresses=np.array(list(image), dtype=np.uint64),
                     pages=pages,
                 )
@@ -127,16 +133,25 @@ class HbmMemory:
         """Replace all contents by the image in `path`; the memory is unchanged when that fails.
 
         Raises:
-            HbmImageError: not an image, or one with pages outside this memory.
+            HbmImageError: not an image, one of another MX dialect, or with pages outside this
+                memory.
         """
         try:
             with np.load(path, allow_pickle=False) as file:
                 version, addresses, pages = int(file["version"]), file["addresses"], file["pages"]
+                dialect = str(file["mx_dialect"]) if version == _IMAGE_VERSION else ""
         except (KeyError, ValueError, EOFError) as error:
             raise HbmImageError(f"{path}: not an HBM image: {error}") from error
         if version != _IMAGE_VERSION:
             raise HbmImageError(
-                f"{path}: HBM image version {version}, this program reads {_IMAGE_VERSION}"
+                f"{path}: HBM image version {version}, this program reads {_IMAGE_VERSION}; write "
+                "the image again"
+            )
+        if dialect != self.mx_dialect:
+            raise HbmImageError(
+                f"{path}: the HBM image is in MX dialect {dialect}, the machine's is "
+                f"{self.mx_dialect}, and the bytes would be other numbers; use a configuration "
+                f"with mx_dialect = {dialect!r}, or write the image again under {self.mx_dialect}"
             )
         if pages.dtype != np.uint8 or pages.shape != (len(addresses), PAGE_BYTES):
             raise HbmImageError(
@@ -226,7 +241,7 @@ class HbmDevice(HbmMemory):
         extra_latency: int = 0,
         backpressure: float = 0.0,
     ) -> None:
-        super().__init__(config.HBM_BYTES)
+        super().__init__(config.HBM_BYTES, config.mx_dialect)
         self.capacity = config.HBM_OUTSTANDING if capacity is None else capacity
         if self.capacity < 1:
             raise ValueError(f"HBM capacity must be at least 1 request, not {self.capacity}")

@@ -87,10 +87,10 @@ def layer_data(
     result = moe_layer(
         hidden,
         x,
-        _through_mx(weights),
+        _through_mx(weights, program.config),
         experts,
         route_weights,
-        _shared_through_mx(shared),
+        _shared_through_mx(shared, program.config),
         mlen=mlen,
         activation=spec.activation,
         scale_input=spec.scale_input,
@@ -122,9 +122,13 @@ def _shared_weights(plan: LayerPlan, kind: Kind, seed: int) -> SharedWeights | N
     )
 
 
-def _through_mx(weights: ExpertWeights) -> ExpertWeights:
+def _read_back(tensor: Bf16Array, config: PlenaConfig) -> Bf16Array:
+    return mx.round_trip(tensor, config.MX_BLOCK, config.mx_dialect)
+
+
+def _through_mx(weights: ExpertWeights, config: PlenaConfig) -> ExpertWeights:
     def seen(tensors: Any) -> dict[int, Bf16Array]:
-        return {number: mx.round_trip(tensor) for number, tensor in tensors.items()}
+        return {number: _read_back(tensor, config) for number, tensor in tensors.items()}
 
     return ExpertWeights(
         gate=seen(weights.gate),
@@ -136,13 +140,13 @@ def _through_mx(weights: ExpertWeights) -> ExpertWeights:
     )
 
 
-def _shared_through_mx(shared: SharedWeights | None) -> SharedWeights | None:
+def _shared_through_mx(shared: SharedWeights | None, config: PlenaConfig) -> SharedWeights | None:
     if shared is None:
         return None
     return SharedWeights(
-        gate=mx.round_trip(shared.gate),
-        up=mx.round_trip(shared.up),
-        down=mx.round_trip(shared.down),
+        gate=_read_back(shared.gate, config),
+        up=_read_back(shared.up, config),
+        down=_read_back(shared.down, config),
         gate_row=shared.gate_row,
     )
 

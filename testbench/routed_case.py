@@ -60,7 +60,10 @@ def expert_tensors(
 def expected_result(program: RoutedProgram, data: RoutedData) -> RoutedResult:
     """The reference on what the program sees of `data`."""
     spec = program.spec
-    seen = data.through_mx(x=program.x_hbm is not None)
+    config = program.config
+    seen = data.through_mx(
+        x=program.x_hbm is not None, block=config.MX_BLOCK, dialect=config.mx_dialect
+    )
     return routed_experts(
         seen.x,
         seen.weights,

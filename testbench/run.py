@@ -43,7 +43,8 @@ machine code without source: a hexadecimal word a line (.hex), or 32-bit little-
 MEMORY is {", ".join(STORES)}. FIRST and COUNT are in rows (vram), tiles (mram), words (fp,
 int), bytes (hbm) or registers (gp, f, a; dump only), decimal or 0x hexadecimal.
   --load   FILE is .npy (bfloat16, or bit patterns as uint16; integers for int; any array's bytes
-           for hbm), an HBM image (.npz, hbm only), or text with hexadecimal numbers
+           for hbm), an HBM image (.npz, hbm only), or text with hexadecimal numbers. HBM images
+           and dumps of hbm name their MX dialect, and only a machine of that dialect takes them
   --dump   FILE is .npy or .hex; without =FILE it is printed; without FIRST it is everything. It
            shows the state when the run stopped, whatever stopped it
 

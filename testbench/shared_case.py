@@ -121,7 +121,7 @@ class SharedCase:
         """Compares, in the order of the data flow, every tensor that is still there when the
         program ends."""
         wanted = {
-            "x": self.data.through_mx(("x",)).x,
+            "x": self.data.through_mx(("x",), self.config.MX_BLOCK, self.config.mx_dialect).x,
             "activation": self.golden.activation,
             "output": self.golden.output,
             "accumulator": self.total,
@@ -185,8 +185,10 @@ def build_case(
         seed=seed,
         gated=spec.gated,
         biased=spec.biases,
+        block=config.MX_BLOCK,
+        dialect=config.mx_dialect,
     )
-    seen = data.through_mx()
+    seen = data.through_mx(block=config.MX_BLOCK, dialect=config.mx_dialect)
     golden = shared_expert(
         seen.x,
         seen.w_gate,

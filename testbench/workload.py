@@ -224,7 +224,8 @@ def compare_stored(simulation: Simulation, wanted: ExpectedTensor) -> Comparison
     """Compares element codes, beside them scales; the writer is that of the matrix's lane."""
     tensor, rows = wanted.tensor, len(wanted.values)
     codes, scales = tensor.gather(simulation.hbm.read)
-    want_codes, want_scales = mx.encode(wanted.values)
+    dialect = simulation.config.mx_dialect
+    want_codes, want_scales = mx.encode(wanted.values, tensor.block, dialect)
     got = np.concatenate([codes[:rows], scales[:rows]], axis=1).astype(np.uint16)
     want = np.concatenate([want_codes, want_scales], axis=1).astype(np.uint16)
 
@@ -244,8 +245,9 @@ def compare_stored(simulation: Simulation, wanted: ExpectedTensor) -> Comparison
 
 
 def store_tensor(device: HbmDevice, tensor: HbmTensor, values: Values) -> None:
-    """Quantises `values` and writes codes and scales where `tensor` has them."""
-    codes, scales = mx.encode(values)
+    """Quantises `values` in the device's dialect and writes codes and scales where `tensor` has
+    them."""
+    codes, scales = mx.encode(values, tensor.block, device.mx_dialect)
     for address, content in tensor.place(codes, scales):
         device.write(address, content)
 

@@ -1,4 +1,5 @@
-"""Conversion at the HBM port: rows of MX codes to BF16 lanes, and back.
+"""Conversion at the HBM port: rows of MX codes to BF16 lanes, and back, in the dialect of the
+configuration.
 
 Both precisions of the configuration are E4M3 under E8M0 scales (`isa.config.MX_FORMATS`). A second
 format would be a second column of leaves in `RowDecoder` and `RowEncoder`, each with code registers
@@ -58,7 +59,7 @@ class RowDecoder(wiring.Component):
         codes, scales = self.packed.codes, self.packed.scales
         lanes = []
         for lane in range(config.MLEN):
-            m.submodules[f"decode_{lane}"] = leaf = MxDecode()
+            m.submodules[f"decode_{lane}"] = leaf = MxDecode(dialect=config.mx_dialect)
             leaf.bind(
                 code=codes.word_select(lane, 8),
                 scale=scales.word_select(lane // config.MX_BLOCK, 8),
@@ -163,7 +164,7 @@ class RowEncoder(wiring.Component):
             ]
         scales = []
         for b in range(plan.scale_bytes):
-            m.submodules[f"scale_{b}"] = leaf = MxBlockScale(block=block)
+            m.submodules[f"scale_{b}"] = leaf = MxBlockScale(block=block, dialect=config.mx_dialect)
             leaf.bind(**{f"i{i}": read.data[b * block + i] for i in range(block)})
             scales.append(leaf.o)
         row_scales = Signal(8 * plan.scale_bytes)
@@ -172,7 +173,7 @@ class RowEncoder(wiring.Component):
 
         codes = []
         for lane in range(config.MLEN):
-            m.submodules[f"encode_{lane}"] = leaf = MxEncode()
+            m.submodules[f"encode_{lane}"] = leaf = MxEncode(dialect=config.mx_dialect)
             leaf.bind(
                 i=row.word_select(lane, BF16_BITS), scale=row_scales.word_select(lane // block, 8)
             )

@@ -7,7 +7,16 @@ from dataclasses import dataclass
 
 from amaranth.hdl import Cat, Const, Value, ValueLike
 
-__all__ = ["BF16", "E4M3", "E8M0_BIAS", "E8M0_BITS", "E8M0_NAN", "FP32", "FloatFormat"]
+__all__ = [
+    "BF16",
+    "E4M3",
+    "E4M3_IEEE",
+    "E8M0_BIAS",
+    "E8M0_BITS",
+    "E8M0_NAN",
+    "FP32",
+    "FloatFormat",
+]
 
 
 @dataclass(frozen=True)
@@ -115,6 +124,8 @@ class FloatFormat:
 BF16 = FloatFormat("BF16", exp=8, man=7)
 FP32 = FloatFormat("FP32", exp=8, man=23)
 E4M3 = FloatFormat("E4M3", exp=4, man=3, finite_only=True)
+# The same layout with the top exponent field for infinities and NaNs: MX dialect `plena`.
+E4M3_IEEE = FloatFormat("E4M3 with infinities", exp=4, man=3)
 
 # E8M0 is a bare exponent, 2^(byte - 127), and no FloatFormat: it has neither sign nor significand.
 E8M0_BITS = 8

@@ -49,6 +49,7 @@ def _reader(state: MachineState, instruction: Instruction, count: int) -> Callab
             np.frombuffer(codes, np.uint8).reshape(count, mlen),
             np.frombuffer(factors, np.uint8).reshape(count, row_scales),
             block,
+            config.mx_dialect,
         )
 
     return read
@@ -92,7 +93,7 @@ def store_rows(state: MachineState, instruction: Instruction, _pc: int) -> Step:
     def step() -> None:
         row = source()
         elements, scales, stride = resolve()
-        codes, factors = mx.encode(state.rows(row, count), block)
+        codes, factors = mx.encode(state.rows(row, count), block, config.mx_dialect)
         faulty = False
         for r in range(count):
             pieces = (

@@ -7,7 +7,7 @@ written from it.
     bf16     rounding to BF16 and the element-wise operations
     reduce   FP32 neighbours-first tree, V_RED_SUM, V_RED_MAX
     matrix   products, and one matrix instruction on one tile
-    mx       OCP MX blocks: E4M3 elements under one E8M0 scale
+    mx       MX blocks: E4M3 elements under one E8M0 scale, in two dialects
     topk     V_TOPK: ranking and weights, by the steps that the unit states
 
 Every array of BF16 values has dtype `ml_dtypes.bfloat16`; any other dtype is refused where it would

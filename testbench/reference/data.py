@@ -28,8 +28,28 @@ Kind = Literal["exact", "pattern", "random"]
 PATTERN = (-1.0, -0.5, 0.0, 0.5, 1.0)
 UPSTREAM_GATE_SCALE = 0.125
 SHALLOW = (-3, -2, -1, 0)
-DEEP_EXPONENT = -12
 ATTEMPTS = 16
+
+
+@dataclass(frozen=True)
+class IdentityRule:
+    """When an MX dialect keeps a block of elements of at most 4 significant bits: none below the
+    maximum / 2^`binades`, the maximum at least `least` with a significand of at most `significand`,
+    and no -0 unless `minus_zero`. `deep` is the least exponent of test data whose largest is 0."""
+
+    binades: int
+    significand: float
+    least: float
+    minus_zero: bool
+    deep: int
+
+
+#: numerics.md has OCP's. In `plena` all below 2^-6 of the scale has fewer bits, 480 does not occur
+#: (the scale is not made 2^8 smaller), a scale byte of 0 is zero, and zeros have no sign.
+IDENTITY_RULES = {
+    "ocp": IdentityRule(14, 1.75, 0.0, True, -12),
+    "plena": IdentityRule(6, 1.875, 2.0**-126, False, -5),
+}
 
 
 class SaturatedGate(ValueError):
@@ -51,10 +71,14 @@ class SharedExpertData:
     biases: Biases | None = None
 
     def through_mx(
-        self, fields: tuple[str, ...] = ("x", "w_gate", "w_up", "w_down"), block: int = BLOCK
+        self,
+        fields: tuple[str, ...] = ("x", "w_gate", "w_up", "w_down"),
+        block: int = BLOCK,
+        dialect: str = "ocp",
     ) -> "SharedExpertData":
         """Return the data with the named tensors as they read back from HBM, the others as is."""
-        return replace(self, **{name: round_trip(getattr(self, name), block) for name in fields})
+        seen = {name: round_trip(getattr(self, name), block, dialect) for name in fields}
+        return replace(self, **seen)
 
 
 def pattern(shape: tuple[int, ...], stride: int, offset: int) -> Bf16Array:
@@ -68,22 +92,27 @@ def pattern(shape: tuple[int, ...], stride: int, offset: int) -> Bf16Array:
     return round_to_bf16(np.array(PATTERN)[(index * stride + offset) % len(PATTERN)]).reshape(shape)
 
 
-def obeys_mx_identity_rule(x: Bf16Array, block: int = BLOCK) -> npt.NDArray[np.bool_]:
-    """Return, per block, whether the rule of numerics.md promises that MX keeps it.
+def obeys_mx_identity_rule(
+    x: Bf16Array, block: int = BLOCK, dialect: str = "ocp"
+) -> npt.NDArray[np.bool_]:
+    """Return, per block, whether the dialect's `IdentityRule` promises that MX keeps it.
 
-    At most 4 significant bits each, no non-zero element below the maximum / 2^14, the maximum's
-    significand at most 1.75. The rule is sufficient, not necessary. Shape [..., n / block].
+    The rule is sufficient, not necessary. Shape [..., n / block].
     """
+    rule = IDENTITY_RULES[dialect]
     with np.errstate(all="ignore"):
         values = require_bf16(x, "x").astype(np.float64)
     blocks = np.abs(values).reshape(*values.shape[:-1], -1, block)
     significand, _ = np.frexp(blocks)  # in [0.5, 1), or 0
     four_bits = (significand * 16 == np.floor(significand * 16)).all(axis=-1)
     top = blocks.max(axis=-1)
-    near = ((blocks == 0) | (blocks * 2.0**14 >= top[..., None])).all(axis=-1)
+    near = ((blocks == 0) | (blocks * 2.0**rule.binades >= top[..., None])).all(axis=-1)
     top_significand, _ = np.frexp(top)
     finite = np.isfinite(values.reshape(blocks.shape)).all(axis=-1)
-    return finite & four_bits & near & (2 * top_significand <= 1.75)
+    high = (top == 0) | (top >= rule.least)
+    signed = rule.minus_zero | ~((values == 0) & np.signbit(values)).reshape(blocks.shape)
+    high &= signed.all(axis=-1)
+    return finite & four_bits & near & high & (2 * top_significand <= rule.significand)
 
 
 def exact(
@@ -94,14 +123,16 @@ def exact(
     exponents: tuple[int, ...] = SHALLOW,
     deep_share: float = 0.125,
     block: int = BLOCK,
+    dialect: str = "ocp",
 ) -> Bf16Array:
     """Return random values +-m * 2^e * scale with 4-bit m in [1, 2), on which MX is the identity.
 
-    e is drawn from `exponents`, or, for `deep_share` of the elements, uniformly from DEEP_EXPONENT
-    to min(exponents); one element in 16 is +0. In a block whose maximum has significand 1.875, that
-    maximum becomes 1.75. `scale` must be a power of two. Rows and columns of a matrix are distinct;
-    ValueError if the shape is too small for that, or the parameters leave the rule.
+    e is drawn from `exponents`, or, for `deep_share` of the elements, uniformly from the rule's
+    `deep` to min(exponents); one element in 16 is zero. In a block whose maximum has significand
+    1.875, that maximum becomes 1.75. `scale` must be a power of two. Rows and columns of a matrix
+    are distinct; ValueError if the shape is too small for that, or the parameters leave the rule.
     """
+    rule = IDENTITY_RULES[dialect]
     if 2.0 ** round(log2(scale)) != scale:
         raise ValueError(f"exact: scale {scale} must be a power of two, or significands change")
     if shape[-1] % block:
@@ -110,19 +141,18 @@ def exact(
     def draw(rng: np.random.Generator) -> Bf16Array:
         significand = rng.integers(8, 16, shape) / 8.0
         exponent = rng.choice(np.array(exponents), shape)
-        deep = rng.integers(DEEP_EXPONENT, min(exponents) + 1, shape)
+        deep = rng.integers(rule.deep, min(exponents) + 1, shape)
         exponent = np.where(rng.random(shape) < deep_share, deep, exponent)
         magnitude = np.where(rng.integers(0, 16, shape) == 0, 0.0, np.ldexp(significand, exponent))
         blocks = magnitude.reshape(-1, block)
         top = blocks.max(axis=-1, keepdims=True)
         too_wide = (blocks == top) & (np.frexp(top)[0] == 0.9375)
         magnitude = np.where(too_wide, blocks * (1.75 / 1.875), blocks).reshape(shape)
-        return round_to_bf16(
-            np.where(rng.integers(0, 2, shape) == 0, magnitude, -magnitude) * scale
-        )
+        signed = np.where(rng.integers(0, 2, shape) == 0, magnitude, -magnitude) * scale
+        return round_to_bf16(signed if rule.minus_zero else signed + 0.0)
 
     tensor = _distinct(shape, seed, draw)
-    if not obeys_mx_identity_rule(tensor, block).all():
+    if not obeys_mx_identity_rule(tensor, block, dialect).all():
         raise ValueError(f"exact: with exponents {exponents}, MX would not be the identity")
     return tensor
 
@@ -185,6 +215,7 @@ def shared_expert_data(
     gated: bool = True,
     biased: bool = False,
     block: int = BLOCK,
+    dialect: str = "ocp",
 ) -> SharedExpertData:
     """Return one data set for a shared expert of any shape whose H and I are multiples of `block`.
 
@@ -202,7 +233,7 @@ def shared_expert_data(
             return round_to_bf16(pattern(shape, *upstream).astype(np.float32) * np.float32(scale))
         if kind == "random":
             return random(shape, seed=own_seed, scale=scale)
-        return exact(shape, seed=own_seed, scale=scale, block=block, **options)
+        return exact(shape, seed=own_seed, scale=scale, block=block, dialect=dialect, **options)
 
     into, out = projection_scale(hidden), projection_scale(inter)
     if kind == "pattern":

@@ -34,16 +34,16 @@ class RoutedData:
     experts: npt.NDArray[np.int64]
     route_weights: Bf16Array
 
-    def through_mx(self, *, x: bool, block: int = BLOCK) -> "RoutedData":
+    def through_mx(self, *, x: bool, block: int = BLOCK, dialect: str = "ocp") -> "RoutedData":
         """The data with the weights, and x if it is loaded from HBM, as they read back."""
         w = self.weights
         seen = {
-            name: {number: round_trip(t, block) for number, t in getattr(w, name).items()}
+            name: {number: round_trip(t, block, dialect) for number, t in getattr(w, name).items()}
             for name in ("gate", "up", "down")
         }
         return replace(
             self,
-            x=round_trip(self.x, block) if x else self.x,
+            x=round_trip(self.x, block, dialect) if x else self.x,
             weights=replace(w, **seen),
         )
 

@@ -8,6 +8,7 @@ from zipfile import BadZipFile, is_zipfile
 from isa.config import PlenaConfig
 from sim.hbm import HbmImageError, HbmMemory
 from sim.simulation import Simulation
+from testbench.session.dialect import check_dialect, note, noted_npy
 from testbench.session.request import RequestError
 from testbench.session.stores import STORES, Array, Place
 from testbench.session.values import hex_text, npy_bytes, read_values
@@ -57,6 +58,8 @@ class Load:
             if first:
                 raise RequestError(f"{option}: an HBM image is the whole memory; load it at 0")
             return cls(option, place, path, 0, None, _hbm_image(option, path, config))
+        if place.store.name == "hbm":
+            check_dialect(option, path, config)
         values = read_values(option, path, place.store, config)
         place.check(config, first, len(values))
         return cls(option, place, path, first, values)
@@ -71,7 +74,7 @@ class Load:
 
 
 def _hbm_image(option: str, path: Path, config: PlenaConfig) -> HbmMemory:
-    image = HbmMemory(config.HBM_BYTES)
+    image = HbmMemory(config.HBM_BYTES, config.mx_dialect)
     try:
         with path.open("rb") as file:  # numpy leaves a file open that is no archive
             if not is_zipfile(file):
@@ -119,7 +122,12 @@ class Dump:
 
     def render(self, simulation: Simulation) -> bytes:
         """The whole file, or the text for the terminal."""
-        values = self.place.store.read(simulation, self.first, self.count)
+        values, config = (
+            self.place.store.read(simulation, self.first, self.count),
+            simulation.config,
+        )
+        coded = self.place.store.name == "hbm"
         if self.path is not None and self.path.suffix.lower() == ".npy":
-            return npy_bytes(values)
-        return hex_text(values, self.place.store, self.first).encode()
+            return noted_npy(npy_bytes(values), config) if coded else npy_bytes(values)
+        head = f"; {note(config)}\n" if coded else ""
+        return (head + hex_text(values, self.place.store, self.first)).encode()

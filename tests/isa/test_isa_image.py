@@ -268,6 +268,10 @@ def test_a_machine_that_only_differs_in_time_or_has_more_is_accepted(
         ({"BLEN": 2}, "BLEN: the program was made for 4 (configuration 'tiny'), the machine has 2"),
         ({"HBM_V_PREFETCH": 8}, "HBM_V_PREFETCH: the program was made for 4"),
         ({"MX_BLOCK": 4}, "MX_BLOCK: the program was made for 8"),
+        (
+            {"mx_dialect": "plena"},
+            "mx_dialect: the program was made for ocp (configuration 'tiny')",
+        ),
         ({"VRAM_ROWS": 512}, "VRAM_ROWS: the program was made for 1024"),
         ({"LOOP_DEPTH": 7}, "the machine has 7 (configuration 'tiny') and needs at least as much"),
         ({"IMEM_WORDS": 2}, "the program has 3 words, configuration 'tiny' has IMEM_WORDS = 2"),

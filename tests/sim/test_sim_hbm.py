@@ -250,6 +250,27 @@ def test_image_files_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     assert device.read(0, 4) == b"kept"
 
 
+def test_an_image_is_read_in_its_own_mx_dialect_only(tmp_path: Path) -> None:
+    path = tmp_path / "image.npz"
+    plena = HbmDevice(CONFIG.replace(mx_dialect="plena"))
+    plena.write(0, b"far")
+    plena.save(path)
+    device = HbmDevice(CONFIG)
+    device.write(0, b"kept")
+    wanted = "is in MX dialect plena, the machine's is ocp.*mx_dialect = 'plena', or write"
+    with pytest.raises(HbmImageError, match=wanted):
+        device.load(path)
+    assert device.read(0, 4) == b"kept"
+    plena.fill(0, 4)
+    plena.load(path)
+    assert plena.read(0, 4) == b"far\0"
+    with np.load(path) as file:  # as it was before it named its dialect
+        fields = {name: file[name] for name in file.files if name != "mx_dialect"}
+    np.savez(path, **{**fields, "version": np.int64(1)})
+    with pytest.raises(HbmImageError, match="version 1, this program reads 2; write"):
+        device.load(path)
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [

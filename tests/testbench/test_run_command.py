@@ -120,6 +120,24 @@ def test_hbm_takes_the_bytes_of_any_array_and_an_image(asm, tmp_path):
         assert data == (bytes.fromhex(want) if isinstance(want, str) else want)
 
 
+@pytest.mark.parametrize("suffix", [".npy", ".hex"])
+def test_a_dump_of_hbm_names_its_mx_dialect(asm, tmp_path, suffix):
+    np.save(tmp_path / "codes.npy", np.array([0x78, 0x07], np.uint8))
+    (tmp_path / "plena.toml").write_text('base = "tiny"\nmx_dialect = "plena"\n')
+    dumped = str(tmp_path / f"dumped{suffix}")
+    program, plena = asm("S_ADDI_INT gp1, gp0, 1\n"), str(tmp_path / "plena.toml")
+    loads = ["--load", f"hbm:0={tmp_path}/codes.npy", "--dump", f"hbm:0:2={dumped}"]
+    assert run(program, *loads, config=plena) == 0
+    assert b"mx_dialect = plena" in Path(dumped).read_bytes()
+    if suffix == ".npy":
+        assert np.load(dumped).tolist() == [0x78, 0x07]
+    again = ["--load", f"hbm:0={dumped}", "--dump", f"hbm:0:2={tmp_path}/again.npy"]
+    assert run(program, *again, config="tiny") == 2
+    assert not (tmp_path / "again.npy").exists()
+    assert run(program, *again, config=plena) == 0
+    assert np.load(tmp_path / "again.npy").tolist() == [0x78, 0x07]
+
+
 def test_hex_text_names_the_place_of_each_line():
     vram = command.STORES["vram"]
     text = hex_text(np.arange(16, dtype=np.uint16).reshape(2, 8), vram, 5)

@@ -10,13 +10,17 @@ import numpy as np
 import pytest
 
 from isa.assembler import assemble
-from isa.config import PRESETS
+from isa.config import PRESETS, PlenaConfig
 from isa.image import write_atomically
 from isa.image_schema import pack
+from sim.hbm import HbmMemory
 from sim.profile import read_profile
 from testbench import run as command
+from testbench.session.dialect import noted_npy
+from testbench.session.values import npy_bytes
 
 TINY = PRESETS["tiny"]
+PLENA = TINY.replace(mx_dialect="plena")
 ONE = "S_ADDI_INT gp1, gp0, 1\n"
 
 
@@ -29,6 +33,18 @@ def image(folder: Path, source: str = ONE, name: str = "image.json", **changes: 
     whole = assemble(source, config=TINY)
     dataclasses.replace(whole, **changes).save(folder / name)
     return folder / name
+
+
+def image_for(folder: Path, config: PlenaConfig) -> str:
+    assemble(ONE, config=config).save(folder / "image.json")
+    return str(folder / "image.json")
+
+
+def hbm_image(folder: Path) -> list[str]:
+    memory = HbmMemory(TINY.HBM_BYTES, "plena")
+    memory.write(0, b"x")
+    memory.save(folder / "x.npz")
+    return source(folder, "--load", f"hbm={folder}/x.npz")
 
 
 def foreign_vocabulary(folder: Path) -> list[str]:
@@ -127,6 +143,22 @@ REQUESTS = {
     "load of no hex": (load("fp:0", "x.hex", "12345\n"), ["line 1", "12345", "1 to 4 digits"]),
     "load of half bytes": (load("hbm:0", "x.hex", "123\n"), ["123", "2 digits"]),
     "load of a bad HBM image": (load("hbm", "x.npz", b"PK\x03\x04"), ["x.npz", "HBM image"]),
+    "load of an HBM image of another MX dialect": (
+        hbm_image,
+        ["x.npz", "dialect plena", "machine's is ocp", "mx_dialect = 'plena'"],
+    ),
+    "load of an array of another MX dialect": (
+        load("hbm:0", "x.npy", noted_npy(npy_bytes(np.zeros(4, np.uint8)), PLENA)),
+        ["x.npy", "dialect plena", "machine's is ocp", "mx_dialect = 'plena'"],
+    ),
+    "load of text of another MX dialect": (
+        load("hbm:0", "x.hex", "; mx_dialect = plena\n00 01\n"),
+        ["x.hex", "dialect plena", "machine's is ocp", "mx_dialect = 'plena'"],
+    ),
+    "an image for another MX dialect": (
+        lambda d: [image_for(d, PLENA), "--config", "tiny"],
+        ["mx_dialect", "made for plena", "machine has ocp"],
+    ),
     "load of registers": (load("gp:0", "x.hex", "1\n"), ["gp registers", "vram, mram, fp"]),
     "load past HBM": (
         load(f"hbm:{TINY.HBM_BYTES - 1}", "x.hex", "0102\n"),

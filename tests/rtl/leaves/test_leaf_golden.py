@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import tests.rtl.leaves.leaf_golden as golden
+import testbench.leaf_proofs.definitions as golden
+from testbench.leaf_proofs import mx_definitions
+from testbench.leaf_proofs.operands import pairs
 from tests.rtl.leaves.leaf_harness import expect
-from tests.rtl.leaves.leaf_operands import pairs
 
 FINITE_BF16 = st.integers(0, 0xFFFF).filter(lambda word: word & 0x7F80 != 0x7F80)
 FINITE_FP32 = st.integers(0, 0xFFFFFFFF).filter(lambda word: word & 0x7F800000 != 0x7F800000)
@@ -70,10 +71,22 @@ def test_host_values_are_rounded_once():
 def test_mx_decode_is_ml_dtypes_at_scale_one(codes):
     wanted = codes.astype(np.uint8).view(ml_dtypes.float8_e4m3fn).astype(ml_dtypes.bfloat16)
     wanted = np.where(np.isnan(wanted), golden.BF16.nan, wanted.view(np.uint16))
-    expect(golden.mx_decode(codes, np.full(256, 127)), wanted, code=codes)
+    expect(mx_definitions.mx_decode(codes, np.full(256, 127)), wanted, code=codes)
 
 
 def test_exponentials_are_those_of_float64():
     words = np.arange(1 << 16, dtype=np.uint32)
     numbers = np.exp(np.clip(golden.decode(words, golden.BF16), -88.0, 88.0))
     expect(golden.exponentials(), golden.encode(numbers, golden.BF16), i=words)
+
+
+def test_the_plena_quantiser_s_published_examples():
+    # Of the PLENA emulator: cut off to two more bits, 1.0859375 and 1.328125 become ties.
+    numbers = [1.0625, 1.0859375, 1.1875, 1.328125, -1.0625, -1.1875, 1.875, 0.0]
+    codes = [0x38, 0x38, 0x3A, 0x3A, 0xB8, 0xBA, 0x3F, 0]
+    words = golden.encode(np.array(numbers), golden.BF16)
+    scales = np.full(8, 127, np.uint32)
+    assert mx_definitions.mx_encode(words, scales, "plena").tolist() == codes
+    subnormal = mx_definitions.mx_decode(np.array([7, 0x87, 1, 4]), scales[:4], "plena")
+    wanted = [0.0068359375, -0.0068359375, 0.0009765625, 0.00390625]
+    assert golden.decode(subnormal, golden.BF16).tolist() == wanted

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-import tests.rtl.leaves.leaf_golden as golden
+import testbench.leaf_proofs.definitions as golden
 from rtl.leaves import BF16, FP32, FloatFormat, FloatMul
+from testbench.leaf_proofs.operands import pairs, random_pairs
 from tests.rtl.leaves.leaf_harness import evaluate, expect
-from tests.rtl.leaves.leaf_operands import pairs, random_pairs
 
 FORMATS = {"BF16": (BF16, golden.BF16), "FP32": (FP32, golden.FP32)}
 

@@ -11,6 +11,7 @@ from amaranth.sim import Simulator
 from rtl.leaves import (
     BF16,
     E4M3,
+    E4M3_IEEE,
     FP32,
     BF16Exp,
     BF16MinMax,
@@ -39,6 +40,9 @@ LEAVES = {
     "mx_decode": MxDecode,
     "mx_scale": MxBlockScale,
     "mx_encode": MxEncode,
+    "mx_decode_plena": lambda **k: MxDecode(dialect="plena", **k),
+    "mx_scale_plena": lambda **k: MxBlockScale(dialect="plena", **k),
+    "mx_encode_plena": lambda **k: MxEncode(dialect="plena", **k),
 }
 
 
@@ -152,6 +156,7 @@ def test_ports_are_narrow():
         (BF16, 16, 127, 0x7FC0, 0x7F7F),
         (FP32, 32, 127, 0x7FC00000, 0x7F7FFFFF),
         (E4M3, 8, 7, 0x7F, 0x7E),
+        (E4M3_IEEE, 8, 7, 0x7C, 0x77),
     ],
 )
 def test_format_constants(fmt, width, bias, nan, largest):

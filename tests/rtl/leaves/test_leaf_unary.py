@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-import tests.rtl.leaves.leaf_golden as golden
+import testbench.leaf_proofs.definitions as golden
 from rtl.leaves import BF16Exp, BF16Reciprocal, BF16Sqrt, RoundToBF16
 from tests.rtl.leaves.leaf_harness import evaluate, expect
 

@@ -1,36 +1,43 @@
-"""Golden results for the leaves: exact or float64 arithmetic, rounded once by `encode`.
+"""What the leaves must give: exact or float64 arithmetic, rounded once by `encode`.
 
-Written from the numerics page alone; knows nothing of the leaves. All words are uint32 arrays.
+Source: numerics.md alone; it knows nothing of the leaves. All words are uint32 arrays.
 """
 
 from fractions import Fraction
 from functools import cache
 from typing import NamedTuple
 
-import mpmath
 import numpy as np
+import numpy.typing as npt
 
-Words = np.ndarray
+Words = npt.NDArray[np.uint32]
+Numbers = npt.NDArray[np.float64]
 
 
 class Format(NamedTuple):
+    """Exponent and stored significand bits; the properties follow IEEE 754-2019."""
+
     exp: int
     man: int
 
     @property
     def bias(self) -> int:
+        """Exponent field of 1."""
         return (1 << (self.exp - 1)) - 1
 
     @property
     def width(self) -> int:
+        """Bits in a word."""
         return 1 + self.exp + self.man
 
     @property
     def inf(self) -> int:
+        """Positive infinity."""
         return ((1 << self.exp) - 1) << self.man
 
     @property
     def nan(self) -> int:
+        """The canonical NaN."""
         return self.inf | 1 << (self.man - 1)
 
 
@@ -39,14 +46,14 @@ FP32 = Format(8, 23)
 E4M3 = Format(4, 3)
 
 
-def decode(words: Words, fmt: Format) -> np.ndarray:
+def decode(words: Words, fmt: Format) -> Numbers:
     """The numbers as float64, exactly (BF16 and FP32)."""
     shifted = np.asarray(words, dtype=np.uint32) << np.uint32(32 - fmt.width)
     with np.errstate(invalid="ignore"):  # signalling NaNs
         return shifted.view(np.float32).astype(np.float64)
 
 
-def grid(numbers: np.ndarray, fmt: Format) -> tuple[np.ndarray, np.ndarray]:
+def grid(numbers: Numbers, fmt: Format) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Magnitudes to nearest even as (steps, exponent above the least), without an upper limit."""
     magnitude = np.abs(numbers)
     _, exponent = np.frexp(magnitude)
@@ -56,7 +63,7 @@ def grid(numbers: np.ndarray, fmt: Format) -> tuple[np.ndarray, np.ndarray]:
     return np.rint(np.ldexp(magnitude, fmt.man - exponent)).astype(np.int64), exponent - least
 
 
-def encode(numbers: np.ndarray, fmt: Format) -> Words:
+def encode(numbers: Numbers, fmt: Format) -> Words:
     """float64 to words: rounded once to nearest even; every NaN is the canonical one."""
     numbers = np.atleast_1d(np.asarray(numbers, dtype=np.float64))
     finite = np.where(np.isfinite(numbers), numbers, 0.0)
@@ -91,6 +98,7 @@ def mul(a: Words, b: Words, a_fmt: Format, b_fmt: Format, out: Format) -> Words:
 
 
 def extremum(a: Words, b: Words, is_max: Words) -> Words:
+    """NaN if either is NaN; +0 is above -0."""
     x, y = decode(a, BF16), decode(b, BF16)
     a_first = (x > y) | ((x == y) & (np.signbit(x) <= np.signbit(y)))  # +0 is above -0
     result = np.where(a_first == (is_max != 0), a, b)
@@ -104,13 +112,16 @@ def reciprocal(words: Words) -> Words:
 
 
 def square_root(words: Words) -> Words:
+    """A root of an 8-bit number is never a tie, and float64's is 2^-53 from it at most."""
     with np.errstate(invalid="ignore"):
         return encode(np.sqrt(decode(words, BF16)), BF16)
 
 
 @cache
 def exponentials() -> Words:
-    """exp of all 65,536 arguments, clamped to +-88, from 120 bits of mpmath."""
+    """exp of all 65,536 arguments, clamped to +-88, from 120 bits of mpmath (extra `dev`)."""
+    import mpmath
+
     words = np.arange(1 << 16, dtype=np.uint32)
     x = np.clip(decode(words, BF16), -88.0, 88.0)
     unique, inverse = np.unique(x, return_inverse=True)
@@ -125,30 +136,3 @@ def exponentials() -> Words:
                 value = mpmath.exp(mpmath.mpf(float(number)))
                 results[k] = encode_fraction(Fraction(int(value * 2**280), 2**280), BF16)
     return results[inverse]
-
-
-def mx_decode(codes: Words, scales: Words) -> Words:
-    field, man = (codes >> 3) & 15, codes & 7
-    number = np.where(field == 0, man * 2.0**-9, (8 + man) * np.ldexp(1.0, field.astype(int) - 10))
-    number = np.where(codes & 0x80, -number, number) * np.ldexp(1.0, scales.astype(int) - 127)
-    number = np.where(((codes & 0x7F) == 0x7F) | (scales == 0xFF), np.nan, number)
-    return encode(number, BF16)
-
-
-def mx_scale(blocks: Words) -> Words:
-    """The scale byte of each row."""
-    numbers = np.abs(decode(blocks, BF16))
-    largest_finite = decode(np.array([0x7F7F]), BF16)[0]
-    numbers = np.where(np.isnan(numbers), 0.0, np.minimum(numbers, largest_finite))
-    largest = numbers.max(axis=-1)
-    _, exponent = np.frexp(np.where(largest == 0, 2.0**-200, largest))
-    return (np.clip(exponent - 1 - 8, -127, 127) + 127).astype(np.uint32)
-
-
-def mx_encode(words: Words, scales: Words) -> Words:
-    numbers = np.ldexp(decode(words, BF16), 127 - scales.astype(int))
-    special = ~np.isfinite(numbers)
-    steps, above = grid(np.where(special, 0.0, numbers), E4M3)
-    codes = np.minimum(steps + (above.astype(np.int64) << 3), 0x7E)
-    codes = np.where(np.isinf(numbers), 0x7E, np.where(np.isnan(numbers), 0x7F, codes))
-    return (codes | ((words >> 8) & 0x80)).astype(np.uint32)

@@ -1,0 +1,11 @@
+"""Proofs that the arithmetic leaves compute their definition, for every input.
+
+    definitions     what BF16, FP32 and the unary units must give
+    mx_definitions  what the MX leaves must give
+    operands        patterns and random pairs for what has too many inputs
+    native          a leaf as machine code, and loops that hold it against the host's FPU
+    proofs          the table of proofs
+
+`python -m testbench.leaf_proofs --all` runs everything. Needs a C compiler, and for the exponential
+the extra `dev`.
+"""
