@@ -33,10 +33,6 @@ def tags(image: ProgramImage) -> list[tuple[str, int]]:
     return list(zip(names, image.pairs.tolist(), strict=True))
 
 
-def test_the_largest_immediate() -> None:
-    assert words("S_ADDI_INT gp1, gp0, 262143") == [0xFFFFC062]
-
-
 @pytest.mark.parametrize(
     ("statement", "commented"),
     [

