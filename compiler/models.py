@@ -60,13 +60,14 @@ _GLM = {
     "e_score_correction_bias: Glm4MoeTopkRouter",
 }
 _LLAMA4 = {
-    **_SIZES,
-    **_SILU,
     **_NO_BIASES,
-    "experts": "num_local_experts",
-    "intermediate": "intermediate_size",
+    "experts": "text_config.num_local_experts",
+    "top_k": "text_config.num_experts_per_tok",
+    "hidden": "text_config.hidden_size",
+    "intermediate": "text_config.intermediate_size",
     "rule": "Llama4TextMoe: sigmoid of the selected logit times the expert's input",
-    "shared": "intermediate_size: the shared_expert of Llama4TextMoe",
+    "activation": "text_config.hidden_act",
+    "shared": "text_config.intermediate_size: the shared_expert of Llama4TextMoe",
 }
 
 _GPT_OSS_RULE = RouterRule(scores=Scores.SELECTED_SOFTMAX, bias=True)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from compiler.activation import load_constant
 from compiler.elementwise import RowPointer, walk_rows
+from compiler.errors import require
 from compiler.immediates import add_immediate, load_immediate
 from compiler.loops import loop
 from compiler.program import Program
@@ -46,6 +47,13 @@ class RouterGroups:
     def __init__(self, prog: Program, logits: RouterLogits, choice: CorrectedChoice | None) -> None:
         self.prog, self.logits, self.choice = prog, logits, choice
         mlen, blocks, spec = prog.config.MLEN, logits.blocks, logits.spec
+        limit = prog.config.TOPK_MAX
+        require(
+            max(2, spec.rule.kept_groups) <= limit,
+            f"kept_groups = {spec.rule.kept_groups}",
+            f"V_TOPK selects them, and two of a group: TOPK_MAX = {limit} is too small",
+            f"raise TOPK_MAX of configuration {prog.config.name!r}",
+        )
         self.rule, self.size = spec.rule, spec.group_size
         self.spans = []
         for group in range(self.rule.groups):

@@ -1,5 +1,7 @@
 """The router program against the bit-exact reference, run by the architectural machine."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,7 @@ from compiler.counts import count_issued
 from compiler.models import MODELS
 from compiler.router import Router
 from compiler.router_program import RouterProgram
+from compiler.router_rule import RouterSpec
 from isa import PRESETS, PlenaConfig, Trap
 from sim.hbm import HbmDevice
 from sim.machine import Machine
@@ -107,3 +110,12 @@ def test_a_router_refuses_what_it_cannot_take() -> None:
         router.place("correction", np.zeros(3, np.uint16))
     with pytest.raises(CompileError, match="tokens = 0"):
         Router(prog, spec, tokens=0)
+    few = config.replace(TOPK_MAX=8)
+    grouped = RouterSpec(
+        experts=24,
+        top_k=2,
+        hidden=8,
+        rule=dataclasses.replace(MODELS["deepseek-v3"].rule, groups=12, kept_groups=9),
+    )
+    with pytest.raises(CompileError, match=r"kept_groups = 9: .*TOPK_MAX = 8 is too small"):
+        Router(Program(few, "groups"), grouped, tokens=1)
