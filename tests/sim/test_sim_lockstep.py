@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from isa.traps import Trap
 from sim.lockstep import Lockstep, LockstepError
 from sim.machine import HbmWrite, MachineState, RegisterWrite, RowWrite, WordWrite
 from sim.machine.registry import BUILDERS, Step
+from sim.observers import Completed, Dispatched, HbmWritten, Stored, Written
 from sim.simulation import Simulation
 from testbench.shared_case import build_case, spec_of
 from testbench.shared_moe import main
@@ -246,6 +248,61 @@ def test_another_path_through_the_program_is_found(
     text = "C_LOOP_START gp1, 2\nV_EXP_V gp0, gp0\nC_LOOP_END gp1\nC_LOOP_START gp1, 2\n"
     with pytest.raises(LockstepError, match="the next instruction differs"):
         program(text + "C_LOOP_END gp1").run(observers=[Lockstep()])
+
+
+class Altered(Lockstep):
+    """Hardware that shows something else than it does: what `alter` makes of an event, by name."""
+
+    def __init__(self, event: str, alter: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self._alter = {event: alter}
+
+    def _pass(self, name: str, event: Any) -> None:
+        for each in self._alter.get(name, lambda e: [e])(event):
+            getattr(super(), name)(each)
+
+    def dispatched(self, event: Dispatched) -> None:
+        self._pass("dispatched", event)
+
+    def completed(self, event: Completed) -> None:
+        self._pass("completed", event)
+
+    def written(self, event: Written) -> None:
+        self._pass("written", event)
+
+    def stored(self, event: Stored) -> None:
+        self._pass("stored", event)
+
+    def hbm_written(self, event: HbmWritten) -> None:
+        self._pass("hbm_written", event)
+
+
+@pytest.mark.parametrize(
+    ("event", "alter", "what"),
+    [
+        ("dispatched", lambda e: [e._replace(pc=e.pc ^ 1)], "the next instruction differs"),
+        ("dispatched", lambda e: [e._replace(word=e.word ^ 1 << 31)], "the word differs"),
+        ("dispatched", lambda e: [e._replace(unit=e.unit ^ 1)], "dispatched to another unit"),
+        ("dispatched", lambda e: [e._replace(state=(9, *e.state[1:]))], "the result differs"),
+        ("completed", lambda e: [e, e], "completed on"),
+        ("completed", lambda e: [e] * (e.port != "vector"), "never completed"),
+        ("written", lambda e: [e._replace(stage=e.stage ^ 1)], "under another stage"),
+        ("written", lambda e: [e._replace(pc=0)], "a write that the machine does not"),
+        ("written", lambda e: [e._replace(row=e.row + 100)], "a write that the machine does not"),
+        ("written", lambda e: [e, e], "a write that the machine does not"),
+        ("written", lambda _: [], "completed without a row"),
+        ("stored", lambda e: [e._replace(number=e.number ^ 1)], "a write that the machine does"),
+        ("stored", lambda e: [e] * (e.file != "f"), "completed without its result"),
+        ("hbm_written", lambda e: [e._replace(address=e.address + 1)], "a write that the machine"),
+        ("hbm_written", lambda e: [e._replace(strobe=e.strobe & ~1)], "of HBM differs"),
+        ("hbm_written", lambda _: [], "of HBM differs"),
+    ],
+)
+def test_every_field_of_every_event_counts(
+    program: Callable[..., Simulation], event: str, alter: Callable[[Any], Any], what: str
+):
+    with pytest.raises(LockstepError, match=what):
+        load(program, EVERY_EFFECT).run(observers=[Altered(event, alter)])
 
 
 def test_hardware_state_that_no_instruction_wrote_is_found_at_the_end(
