@@ -8,12 +8,11 @@ from typing import NoReturn
 
 import numpy as np
 
-from isa.instruction import Instruction
-from isa.opcodes import OPCODES, State
+from isa.opcodes import OPCODES
 from isa.traps import Trap
 from rtl.dispatch.events import RunState
 from sim.hbm import BEAT_BYTES, HbmMemory
-from sim.lockstep_ledger import Ledger, Unfinished
+from sim.lockstep_ledger import Ledger, Unfinished, prefetch_targets
 from sim.lockstep_report import Report, Seen, compare_states
 from sim.machine import Effect, Halt, Machine, RegisterWrite, RowWrite
 from sim.mismatch import canonical
@@ -120,7 +119,7 @@ class Lockstep(Observer):
             self._fail("the word differs from the image", f"0x{word:08X}", "", instance)
         if failed:
             self._fault = self._fault or halt
-            self._undefined |= self._targets(word)
+            self._undefined |= prefetch_targets(machine.memories, word)
             machine.step_over()
         elif halt is not None and halt.cause is not Trap.BREAK:
             self._fail("dispatched, but the machine traps", "no trap", str(halt), instance)
@@ -267,18 +266,6 @@ class Lockstep(Observer):
         want = (record.cause, record.pc, record.word, record.operand, precise)
         if got != want:
             self._fail("the halt record differs", str(got), str(want))
-
-    def _targets(self, word: int) -> set[tuple[str, int]]:
-        """The rows that a failed prefetch may have written; a store has none."""
-        config, instruction = self._simulation.config, Instruction.decode(word)
-        first = self._machine.memories.gp[instruction.value("rd")] // config.MLEN
-        for state, memory, count in (
-            (State.VECTOR_SRAM, "vram", config.v_prefetch),
-            (State.MATRIX_SRAM, "mram", config.m_prefetch),
-        ):
-            if instruction.opcode.access(state, writes=True):
-                return {(memory, row) for row in range(first, first + count)}
-        return set()
 
     # Failure.
 

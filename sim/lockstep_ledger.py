@@ -4,7 +4,9 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from sim.machine import Effect, HbmWrite, RegisterWrite, RowWrite, WordWrite
+from isa.instruction import Instruction
+from isa.opcodes import State
+from sim.machine import Effect, HbmWrite, MachineState, RegisterWrite, RowWrite, WordWrite
 from sim.observers import Written
 
 Place = tuple[str, int | str]
@@ -123,3 +125,16 @@ class Ledger:
             if instance.number > number
             for effect in instance.content
         )
+
+
+def prefetch_targets(memories: MachineState, word: int) -> set[tuple[str, int]]:
+    """The rows that the H_* instruction `word` may write, as (memory, row); a store has none."""
+    config, instruction = memories.config, Instruction.decode(word)
+    first = memories.gp[instruction.value("rd")] // config.MLEN
+    for state, memory, count in (
+        (State.VECTOR_SRAM, "vram", config.v_prefetch),
+        (State.MATRIX_SRAM, "mram", config.m_prefetch),
+    ):
+        if instruction.opcode.access(state, writes=True):
+            return {(memory, row) for row in range(first, first + count)}
+    return set()
