@@ -10,6 +10,7 @@ from compiler.router_rule import RouterSpec
 from isa.config import PRESETS
 from sim.numerics import bf16
 from testbench.reference import public_router
+from testbench.reference import router as reference
 from testbench.reference.router import Routing, router_logits
 from testbench.router_agreement import (
     SIGMAS,
@@ -17,7 +18,7 @@ from testbench.router_agreement import (
     compare_with_definition,
     logit_deviation,
 )
-from testbench.router_case import RouterCase, build_router_case, router_data
+from testbench.router_case import RouterCase, build_router_case, golden_routing, router_data
 
 TINY = PRESETS["tiny"]
 
@@ -94,6 +95,33 @@ def test_logit_errors_spread_as_they_should(hidden: int) -> None:
     assert 0.5 < errors.std() < 1.1
     assert np.abs(errors).max() < SIGMAS
     assert abs(errors.mean()) < 0.05
+
+
+def test_the_form_of_the_choice_agrees_more_often_than_the_plain_one(monkeypatch) -> None:
+    """b - sigmoid(-l) against sigmoid(l) + b, both in BF16: docs/routing.md has the figures."""
+    model, config = MODELS["deepseek-v3"], PRESETS["default"]
+    spec = model.scaled(config).router
+    data = router_data(spec, 128, seed=0)
+
+    def plain(logits, correction):
+        falling = bf16.exp(bf16.sub(bf16.round_to_bf16(0.0), logits))
+        return bf16.add(bf16.reciprocal(bf16.add(falling, bf16.round_to_bf16(1.0))), correction)
+
+    found = []
+    for form in (reference.corrected_scores, plain):
+        monkeypatch.setattr(reference, "corrected_scores", form)
+        golden = golden_routing(spec, data, config.MLEN)
+        agreed = compare_with_definition(
+            spec,
+            golden,
+            x=data.x,
+            weight=data.weight,
+            bias=None,
+            correction=data.correction,
+            mlen=config.MLEN,
+        )
+        found.append(agreed.equal_sets)
+    assert found[0] >= 120 > 110 > found[1]
 
 
 def spec_of(name: str, experts: int, top_k: int) -> RouterSpec:
