@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 
+from compiler.errors import CompileError
+from compiler.topk import topk_encoding
 from isa.traps import Trap
 from sim.numerics.bf16 import round_to_bf16, to_bits
 from sim.numerics.topk import topk
-from tests.cases.sides import LANES, Side
+from tests.cases.sides import CONFIG, LANES, Side
 from tests.cases.table import TOPK
 
 ROW, INDICES, WEIGHTS = 2, 5, 9
@@ -46,3 +48,5 @@ def test_more_than_there_are_is_out_of_range(side: Side, experts, top_k):
     end = side(program(experts, top_k))
     assert (end.cause, end.operand) == (Trap.TOPK_POLICY_RANGE, experts << 8 | top_k)
     assert end.pc == 6
+    with pytest.raises(CompileError, match=f"top_k = {top_k}: must be 1 to experts = {experts}"):
+        topk_encoding(CONFIG, experts, top_k)
