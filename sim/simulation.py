@@ -11,20 +11,11 @@ from rtl.profile import COUNTERS
 from sim.deadlock import explain, patience
 from sim.engine import Engine
 from sim.engines import make_engine
+from sim.event_reader import EventReader
 from sim.hbm import HbmDevice
 from sim.memories import Memories
-from sim.observers import (
-    Completed,
-    Dispatched,
-    HbmWritten,
-    LastWriter,
-    Observer,
-    Stored,
-    TagChecker,
-    Written,
-)
+from sim.observers import HbmWritten, LastWriter, Observer, TagChecker
 from sim.pc_accounts import PcAccounts
-from sim.probe import WritePort
 from sim.profile import build_profile, pair_stats
 from sim.progress import Progress
 from sim.result import RunResult
@@ -108,6 +99,7 @@ class Simulation:
         self._checker = TagChecker(self.image)
         self._watched = list(observers)
         self._observers = [self._checker, self.last_writer, self.accounts, *self._watched]
+        self._reader = EventReader(engine, self._observers, self._watched)
         wants_cycle = [o for o in self._observers if type(o).cycle is not Observer.cycle]
         started = time.perf_counter()
         if entry is not None:
@@ -222,7 +214,7 @@ class Simulation:
                 for observer in self._watched:
                     observer.hbm_written(beat)
         if flags & ~(probe.state_mask | probe.counting_bit | probe.request_bit):
-            self._events(flags, cycle)
+            self._reader.read(flags, cycle)
             self._idle = 0
         if answer is not None:
             self._idle = 0
@@ -237,55 +229,6 @@ class Simulation:
         if self._driven.get(name) != value:
             self.engine.set(signal, value)  # type: ignore[arg-type]
             self._driven[name] = value
-
-    def _events(self, flags: int, cycle: int) -> None:
-        engine, top, probe = self.engine, self.engine.top, self.engine.probe
-        if flags & probe.dispatch_bit:
-            d = top.dispatch
-            pc, word, stage, unit = (engine.get(v) for v in (d.pc, d.word, d.stage, d.unit))
-            registers = probe.state_registers.values() if self._watched else ()
-            state = tuple(engine.get(v) for v in registers)
-            event = Dispatched(cycle, pc, word, stage, unit, state)
-            for observer in self._observers:
-                observer.dispatched(event)
-        if flags & probe.completion_mask:
-            for bit, name in probe.completion_bits.items():
-                if flags & bit:
-                    tag = probe.completions[name].tag
-                    done = Completed(cycle, name, engine.get(tag.pc), engine.get(tag.stage))
-                    for observer in self._observers:
-                        observer.completed(done)
-        if flags & probe.write_mask:
-            for bit, write in probe.write_bits.items():
-                if flags & bit:
-                    self._written(cycle, write)
-        if flags & probe.word_mask and self._watched:
-            for bit, port in probe.word_bits.items():
-                if flags & bit:
-                    index, value = engine.get(port.index), engine.get(port.value)
-                    stored = Stored(cycle, port.file, index, value)
-                    for observer in self._watched:
-                        observer.stored(stored)
-
-    def _written(self, cycle: int, write: WritePort) -> None:
-        engine, port = self.engine, write.port
-        if write.memory == "mram":
-            row = engine.get(port.tile) * self.config.MLEN + engine.get(port.row)
-            lanes = (1 << self.config.MLEN) - 1
-        else:
-            row, lanes = engine.get(port.row), engine.get(port.lanes)
-        event = Written(
-            cycle,
-            write.name,
-            write.memory,
-            row,
-            lanes,
-            engine.get(port.data),
-            engine.get(port.tag.pc),
-            engine.get(port.tag.stage),
-        )
-        for observer in self._observers:
-            observer.written(event)
 
     def _result(self, cause: Trap, seconds: float) -> RunResult:
         engine, top = self.engine, self.engine.top

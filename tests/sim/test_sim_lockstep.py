@@ -250,6 +250,37 @@ def test_another_path_through_the_program_is_found(
         program(text + "C_LOOP_END gp1").run(observers=[Lockstep()])
 
 
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("M_MM 0, gp0, gp0", "m_acc"),
+        ("M_MV 0, gp0, gp0", "v_acc"),
+        ("M_BMM gp0, gp0, gp0", "hm_acc"),
+        ("M_BMV gp0, gp0, gp0", "hv_acc"),
+    ],
+)
+def test_accumulators_that_differ_are_found_at_the_end(
+    program: Callable[..., Simulation], monkeypatch: pytest.MonkeyPatch, text: str, name: str
+):
+    code = BY_MNEMONIC[text.split()[0]].code
+    original = BUILDERS[code]
+
+    def builder(state, instruction, pc) -> Step:
+        step = original(state, instruction, pc)
+
+        def more() -> None:
+            step()
+            getattr(state, name).flat[3] += 1.0
+
+        return more
+
+    load(program, text).run(observers=[Lockstep()])
+    monkeypatch.setitem(BUILDERS, code, builder)
+    with pytest.raises(LockstepError, match="state at the end differs") as caught:
+        load(program, text).run(observers=[Lockstep()])
+    assert f"{name}[3] = 0x3F800000" in str(caught.value)
+
+
 class Altered(Lockstep):
     """Hardware that shows something else than it does: what `alter` makes of an event, by name."""
 
