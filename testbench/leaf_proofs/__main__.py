@@ -17,6 +17,7 @@ from rich.table import Table
 
 from sim.compiled.toolchain import CompilerError
 from sim.profile import report_console
+from testbench.formal.builder import FormalToolsMissing
 from testbench.leaf_proofs.native import Counterexample
 from testbench.leaf_proofs.proofs import PROOFS, RANDOM_PAIRS, Options, Proof
 
@@ -31,7 +32,8 @@ def build_parser() -> argparse.ArgumentParser:
         "independent definition: the host's floating-point unit, float64, or mpmath. Addition in "
         "FP32, which has 2^64 pairs, gets crossed patterns and random pairs.",
         epilog="Exit code: 0 every claim holds; 1 one does not, the operands are shown; 2 unknown "
-        "name, no C compiler, or mpmath is missing (extra dev). All together take a minute or two.",
+        "name, no C compiler, or a package is missing (extras dev and formal). All together take a "
+        "minute or two.",
     )
     what = p.add_mutually_exclusive_group(required=True)
     what.add_argument("--list", action="store_true", help="names, claims, inputs, definitions")
@@ -70,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in names:
         try:
             good = _prove(PROOFS[name], args.pairs, args.seed) and good
-        except (CompilerError, ModuleNotFoundError) as error:
+        except (CompilerError, FormalToolsMissing, ModuleNotFoundError) as error:
             print(f"error: {name}: {error}", file=sys.stderr)
             return EXIT_USAGE
     return EXIT_HOLDS if good else EXIT_BROKEN

@@ -38,7 +38,7 @@ def patterns(fmt: Format, significands: Sequence[int] | None = None) -> Words:
 
 def crossed(fmt: Format) -> tuple[Words, Words]:
     """Patterns with patterns, with runs of ones from either end and single bits as significands:
-    774,400 pairs for FP32."""
+    698,896 pairs for FP32."""
     man, whole = fmt.man, (1 << fmt.man) - 1
     cuts = (1, 2, man // 2, man // 2 + 1, man - 2, man - 1)
     significands = {0, 1, whole, whole - 1}

@@ -22,6 +22,7 @@ from rtl.leaves import (
     RoundToBF16,
 )
 from testbench.leaf_proofs import definitions
+from testbench.leaf_proofs.lanes import LANE_INPUT_BITS, signs_hold
 from testbench.leaf_proofs.mx_definitions import mx_decode, mx_encode, mx_scale
 from testbench.leaf_proofs.native import Counterexample, NativeLeaf, Progress, Words
 from testbench.leaf_proofs.operands import crossed
@@ -80,6 +81,12 @@ def _fp32_add(options: Options) -> int:
     with NativeLeaf(FloatAdd(FP32), "fp32(as_float(x) + as_float(y))", _AB) as leaf:
         directed = leaf.these_pairs(*crossed(definitions.FP32))
         return directed + leaf.random_pairs(options.pairs, options.seed, options.progress)
+
+
+def _signs(_: Options) -> int:
+    if not signs_hold():
+        raise Counterexample("a lane adds an operand with the wrong sign")
+    return 1 << LANE_INPUT_BITS
 
 
 def _unary(
@@ -171,6 +178,12 @@ PROOFS: dict[str, Proof] = {
                 "to_bf16(wide(x) - wide(y))",
                 {"a": "x", "b": "y ^ 0x8000"},
             ),
+        ),
+        Proof(
+            *("bf16-signs", "AddLanes inverts the signs that make a sum a difference"),
+            "all operands and controls",
+            "SMT (bitwuzla), with the leaf as it is",
+            _signs,
         ),
         Proof(
             *("bf16-mul", "FloatMul(BF16) is a * b", _PAIRS, _HOST),

@@ -1,6 +1,7 @@
 """`python -m testbench.leaf_proofs`: what it proves, and that it can fail."""
 
 import os
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,9 +9,11 @@ from amaranth.hdl import Module
 from amaranth.lib.wiring import In, Out
 
 from rtl.leaves import BF16, FP32, FloatAdd, Leaf, RoundToBF16
+from rtl.vector.lanes import AddLanes
 from sim.compiled.toolchain import find_compiler
 from testbench.leaf_proofs import __main__ as command
 from testbench.leaf_proofs.definitions import FP32 as FP32_FORMAT
+from testbench.leaf_proofs.lanes import signs_hold
 from testbench.leaf_proofs.native import Counterexample, NativeLeaf
 from testbench.leaf_proofs.operands import crossed
 from testbench.leaf_proofs.proofs import PROOFS
@@ -27,7 +30,7 @@ SOME_PAIRS = ["--pairs", "1000000", "--seed", "3"]
 
 def test_the_table_is_complete():
     assert set(LONG) < PROOFS.keys()
-    assert len(PROOFS) == len(LONG) + 3 + 6 + 1
+    assert len(PROOFS) == len(LONG) + 3 + 6 + 2
 
 
 @pytest.mark.parametrize("name", [name for name in PROOFS if name not in LONG])
@@ -92,6 +95,18 @@ def test_random_pairs_follow_from_the_seed_and_meet_close_exponents():
                 leaf.random_pairs(2048, seed, lambda _share: None)
             found.append(str(caught.value))
     assert found[0] == found[1] != found[2]
+
+
+class Swapped(AddLanes):
+    """Inverts the other operand."""
+
+    def elaborate(self, platform: Any) -> Module:
+        self.negate_a, self.negate_b = self.negate_b, self.negate_a
+        return super().elaborate(platform)
+
+
+def test_a_wrong_sign_in_a_lane_is_found():
+    assert not signs_hold(Swapped(1))
 
 
 def test_evaluate_broadcasts_and_keeps_the_shape():
