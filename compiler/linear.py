@@ -13,15 +13,17 @@ one, from one of two temporary blocks, so that no write-out is read at once.
 """
 
 from contextlib import ExitStack
+from enum import Enum
 
 from compiler.elementwise import RowGroups, RowPointer, Rows, walk
-from compiler.errors import require
+from compiler.errors import CompileError, require
 from compiler.hbm import HbmTensor
 from compiler.immediates import IMM18, add_immediate, load_immediate
 from compiler.loops import loop
 from compiler.program import Program
 from compiler.registers import GP0, Register
 from compiler.row_groups import column_unroll, row_group_products
+from compiler.seed_projection import ColumnLoads
 from compiler.vram import VramMatrix
 from compiler.weight_panels import KChunk, StaticWeight, Weight, WeightPanels, split_k
 
@@ -31,9 +33,25 @@ RESIDENT = 4
 UNROLLED_PRODUCTS = 512
 
 
+#: Where weights are fetched to: two panels in turn, or, in the seed's form, one place.
+Panels = WeightPanels | ColumnLoads
+
+
+class Form(Enum):
+    """How projections are emitted; the bits are the same for equal `cap`."""
+
+    BUFFERED = "two panels, the next one filled under the products of this one"
+    SEED = "rolled loops behind the load of every column, as published counts have it"
+
+    def panels(self, prog: Program, address: Register, cap: int | None) -> Panels:
+        """The panels of this form, on the address register `address`."""
+        kind = WeightPanels if self is Form.BUFFERED else ColumnLoads
+        return kind(prog, address, cap)
+
+
 def linear_projection(
     prog: Program,
-    panels: WeightPanels,
+    panels: Panels,
     *,
     act: VramMatrix,
     weight: HbmTensor | Weight,
@@ -45,7 +63,8 @@ def linear_projection(
 
     Works in groups of BLEN rows: rows up to the next multiple of BLEN are computed too, none
     beyond. `then` is the weight of the next projection on the same panels, whose first panel is
-    fetched under the last products of this one.
+    fetched under the last products of this one. With `ColumnLoads` as panels, the projection takes
+    the seed's form, and nothing is fetched ahead.
 
     Raises:
         CompileError: shapes that do not fit each other, or `rows` beyond a matrix's physical rows.
@@ -55,6 +74,14 @@ def linear_projection(
     most = rows.capacity if isinstance(rows, RowGroups) else rows
     _check(prog, act, source.tensor, out, most)
     with prog.emitter(f"linear_projection {source.tensor.name}"), ExitStack() as stack:
+        if isinstance(panels, ColumnLoads):
+            if isinstance(rows, RowGroups):
+                raise CompileError(
+                    f"linear_projection {source.tensor.name}: the seed's form takes a number of "
+                    "rows that the compiler knows (use the buffered form)"
+                )
+            panels.project(act, source, out, rows)
+            return
         _Projection(prog, panels, act, source, out, rows, stack).emit(following)
 
 

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from compiler.elementwise import RowGroups, zero_rows
 from compiler.expert_sort import SortWorkspace, sort_pairs
 from compiler.immediates import add_immediate, load_immediate
+from compiler.linear import Panels
 from compiler.loops import loop, loop_by_word
 from compiler.program import Program
 from compiler.registers import F0, GP0, Register
@@ -24,7 +25,6 @@ from compiler.routed_expert import ExpertBuffers, ExpertEmitter, RoutedParameter
 from compiler.routed_experts import Accumulation
 from compiler.routed_spec import RoutedSpec, Routing
 from compiler.vram import VramMatrix
-from compiler.weight_panels import WeightPanels
 
 #: Token rows of a group whose addresses are in registers at once.
 TOKENS_AT_ONCE = 4
@@ -34,7 +34,7 @@ def emit_routed_on_device(
     prog: Program,
     spec: RoutedSpec,
     parameters: RoutedParameters,
-    panels: WeightPanels,
+    panels: Panels,
     routing: Routing,
     workspace: SortWorkspace,
     *,

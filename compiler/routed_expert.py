@@ -7,11 +7,11 @@ from compiler.elementwise import Rows, add_bias
 from compiler.errors import CompileError
 from compiler.expert_table import ExpertTable, ExpertWeight
 from compiler.hbm import Order
-from compiler.linear import linear_projection
+from compiler.linear import Panels, linear_projection
 from compiler.program import Program
 from compiler.routed_spec import RoutedSpec
 from compiler.vram import VramMatrix
-from compiler.weight_panels import Weight, WeightPanels
+from compiler.weight_panels import Weight
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +89,7 @@ class ExpertEmitter:
         prog: Program,
         spec: RoutedSpec,
         parameters: RoutedParameters,
-        panels: WeightPanels,
+        panels: Panels,
         buffers: ExpertBuffers,
     ) -> None:
         parameters.check(spec)

@@ -14,13 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from compiler.elementwise import zero_rows
+from compiler.linear import Panels
 from compiler.program import Program
 from compiler.registers import F0
 from compiler.routed_expert import ExpertBuffers, ExpertEmitter, RoutedParameters
 from compiler.routed_rows import gather_row, on_row, scatter_row, weigh_row
 from compiler.routed_spec import RoutedSpec, Routing
 from compiler.vram import VramMatrix
-from compiler.weight_panels import WeightPanels
 
 
 class Accumulation(Enum):
@@ -42,7 +42,7 @@ def emit_routed_experts(
     prog: Program,
     spec: RoutedSpec,
     parameters: RoutedParameters,
-    panels: WeightPanels,
+    panels: Panels,
     routing: Routing,
     known: npt.NDArray[np.integer],
     *,

@@ -13,13 +13,13 @@ from compiler.arena import Interval
 from compiler.elementwise import zero_rows
 from compiler.errors import require
 from compiler.hbm import HbmTensor
+from compiler.linear import Panels
 from compiler.program import Program
 from compiler.registers import Register
 from compiler.routed_expert import ExpertBuffers, ExpertEmitter, RoutedParameters
 from compiler.routed_rows import gather_row, gather_row_from_hbm, scatter_row, weigh_row
 from compiler.routed_spec import RoutedSpec, Routing
 from compiler.vram import VramMatrix
-from compiler.weight_panels import WeightPanels
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +50,7 @@ def emit_routed_pairs(
     prog: Program,
     spec: RoutedSpec,
     parameters: RoutedParameters,
-    panels: WeightPanels,
+    panels: Panels,
     routing: Routing,
     *,
     x: VramMatrix | HbmGather,

@@ -14,6 +14,7 @@ from compiler.errors import CompileError
 from compiler.expert_sort import SortWorkspace
 from compiler.expert_table import ExpertTable
 from compiler.hbm import HbmTensor, Order
+from compiler.linear import Form
 from compiler.program import Program
 from compiler.routed_device import emit_routed_on_device
 from compiler.routed_expert import RoutedParameters
@@ -21,7 +22,6 @@ from compiler.routed_experts import Accumulation, emit_routed_experts
 from compiler.routed_pairs import HbmGather, emit_routed_pairs
 from compiler.routed_spec import Lowering, RoutedSpec, Routing, check_known_routing
 from compiler.vram import VramMatrix
-from compiler.weight_panels import WeightPanels
 from isa import PlenaConfig, ProgramImage
 
 
@@ -64,6 +64,7 @@ def compile_routed_experts(
     gather_from_hbm: bool = False,
     cap: int | None = None,
     weight_order: Order = Order.TILES,
+    form: Form = Form.BUFFERED,
 ) -> RoutedProgram:
     """Compile accumulator = sum of routed experts for `tokens` tokens.
 
@@ -90,7 +91,7 @@ def compile_routed_experts(
         x_hbm = prog.hbm.tensor("x", tokens, spec.hidden, slack_rows=slack)
     zero_rows(prog, accumulator, stage="accumulator_init", rows=tokens)
     with prog.a("weights") as address, prog.a("tokens") as base:
-        panels = WeightPanels(prog, address, cap)
+        panels = form.panels(prog, address, cap)
         if lowering is Lowering.PAIR:
             source = x if x_hbm is None else HbmGather.of(prog, x_hbm, base, routing)
             emit_routed_pairs(

@@ -10,11 +10,10 @@ from compiler.elementwise import add_bias
 from compiler.errors import CompileError
 from compiler.gate import sigmoid_gate
 from compiler.hbm import HbmTensor
-from compiler.linear import linear_projection
+from compiler.linear import Panels, linear_projection
 from compiler.program import Program
 from compiler.shared_spec import SharedExpertSpec
 from compiler.vram import VramMatrix
-from compiler.weight_panels import WeightPanels
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +56,7 @@ def emit_shared_expert(
     prog: Program,
     spec: SharedExpertSpec,
     parameters: SharedExpertParameters,
-    panels: WeightPanels,
+    panels: Panels,
     *,
     x: VramMatrix,
     rows: int,

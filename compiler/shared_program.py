@@ -10,12 +10,12 @@ from compiler.arena import Interval
 from compiler.counts import IssueCounts, count_issued
 from compiler.elementwise import combine, zero_rows
 from compiler.hbm import HbmTensor, Order
+from compiler.linear import Form
 from compiler.program import Program
 from compiler.shared_expert import SharedExpertParameters, emit_shared_expert
 from compiler.shared_spec import SharedExpertSpec
 from compiler.transfer import load_matrix, store_matrix
 from compiler.vram import VramMatrix, transfer_rows
-from compiler.weight_panels import WeightPanels
 from isa import PlenaConfig, ProgramImage, Stage
 
 
@@ -66,13 +66,14 @@ def compile_shared_expert(
     routed_accumulator: bool = False,
     cap: int | None = None,
     weight_order: Order = Order.TILES,
+    form: Form = Form.BUFFERED,
 ) -> SharedExpertProgram:
     """Compile accumulator += shared_expert(x) for `rows` tokens, x and the result in HBM.
 
     The accumulator starts as true zeros, or, with `routed_accumulator`, with what the host
     preloads: the sum over the routed experts, in BF16. `cap` bounds the K tiles of one FP32
-    accumulation; the default is half of the matrix SRAM. `weight_order` is the order of the weights
-    in HBM.
+    accumulation; the default is half of the matrix SRAM in the buffered `form`. `weight_order` is
+    the order of the weights in HBM.
 
     Raises:
         CompileError: hidden or width no multiple of MLEN, rows < 1, or rows for which vector SRAM,
@@ -105,7 +106,7 @@ def compile_shared_expert(
         accumulator = vram["accumulator"]
         zero_rows(prog, accumulator, stage="accumulator_init", rows=accumulator.physical_rows)
     with prog.a("weights") as address:
-        panels = WeightPanels(prog, address, cap)
+        panels = form.panels(prog, address, cap)
         parameters = SharedExpertParameters(
             w_gate=weights["w_gate"],
             w_up=weights["w_up"],

@@ -8,6 +8,7 @@ import numpy as np
 from compiler.attribution_note import shared_vs_routed_note
 from compiler.expert_table import ExpertTable
 from compiler.hbm import HbmTensor, Order
+from compiler.linear import Form
 from compiler.routed_experts import Accumulation
 from compiler.routed_program import RoutedProgram, compile_routed_experts
 from compiler.routed_spec import Lowering, RoutedSpec
@@ -140,6 +141,7 @@ def build_routed_case(
     gather_from_hbm: bool = False,
     cap: int | None = None,
     weight_order: Order = Order.TILES,
+    form: Form = Form.BUFFERED,
 ) -> Case:
     """Compile, make data, compute what must come out; `known`: the compiler sees the routing."""
     data = routed_data(
@@ -163,5 +165,6 @@ def build_routed_case(
         gather_from_hbm=gather_from_hbm,
         cap=cap,
         weight_order=weight_order,
+        form=form,
     )
     return routed_case(program, data)

@@ -25,6 +25,7 @@ from testbench.artefacts import Artefacts
 from testbench.reference.data import SaturatedGate
 from testbench.report import print_report, summary
 from testbench.route_trace import TraceError
+from testbench.utilisation_plot import PlotError
 from testbench.workload import Workload
 from waveforms.timeline import Timeline
 from waveforms.vcd import VcdWriter
@@ -138,6 +139,7 @@ def exit_code(command: Callable[[], int]) -> int:
         ImageError,
         SaturatedGate,
         TraceError,
+        PlotError,
         HbmRangeError,
         OSError,
     ) as error:

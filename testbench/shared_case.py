@@ -14,6 +14,7 @@ from compiler import (
     compile_shared_expert,
 )
 from compiler.attribution_note import SHARED_VS_ROUTED_NOTE
+from compiler.linear import Form
 from isa.config import PlenaConfig
 from isa.image import ProgramImage
 from isa.stages import Stage
@@ -170,13 +171,16 @@ def build_case(
     kind: Kind = "exact",
     seed: int = 0,
     routed_accumulator: bool = False,
+    form: Form = Form.BUFFERED,
 ) -> SharedCase:
     """Compiles the program, makes the data, and computes what must come out.
 
     Raises CompileError for a shape that cannot be lowered, SaturatedGate when a gate of this data
     is exactly 0 or 1 (a gate that is not applied would go unseen).
     """
-    program = compile_shared_expert(config, spec, rows=rows, routed_accumulator=routed_accumulator)
+    program = compile_shared_expert(
+        config, spec, rows=rows, routed_accumulator=routed_accumulator, form=form
+    )
     data = shared_expert_data(
         rows,
         spec.hidden,

@@ -8,6 +8,8 @@ import pytest
 from compiler import CompileError, Order, Program
 from compiler.expert_table import ExpertTable
 from compiler.hbm import ADDRESS_WORD
+from compiler.linear import Form
+from compiler.linear import linear_projection as project
 from compiler.loops import loop, loop_by_word
 from compiler.registers import GP0
 from compiler.routed_experts import Accumulation
@@ -18,6 +20,10 @@ from isa import BRANCH_OF, PRESETS, Branch, Instruction, Stage
 from isa.traps import Trap
 from sim.hbm import HbmDevice
 from sim.machine import Machine
+from sim.numerics.bf16 import to_bits
+from testbench.reference.data import order_sensitive
+from testbench.reference.matrix import linear_projection
+from testbench.workload import store_tensor
 
 TINY, DEFAULT = PRESETS["tiny"], PRESETS["default"]
 SPEC = RoutedSpec(experts=8, top_k=2, hidden=8, intermediate=8)
@@ -226,3 +232,34 @@ def test_default_counts_of_products():
     )
     mnemonics = [Instruction.decode(int(w)).opcode.mnemonic for w in program.image.words]
     assert mnemonics.count("H_PREFETCH_M") == 24
+
+
+@pytest.mark.parametrize(
+    ("rows", "depth", "width", "cap"), [(1, 1, 1, 1), (5, 3, 2, 2), (8, 2, 1, 1), (21, 5, 2, 4)]
+)
+def test_the_seeds_form_has_the_bits_of_the_buffered_one(rows, depth, width, cap):
+    act, weight = order_sensitive(rows, depth * 8, width * 8, seed=rows)
+    want = linear_projection(act, weight, 8, cap)
+    for form in Form:
+        prog = Program(TINY, form.name)
+        matrix = prog.vram.matrix("act", rows, depth * 8)
+        out = prog.vram.matrix("out", rows, width * 8)
+        tensor = prog.hbm.tensor("w", depth * 8, width * 8)
+        prog.stage("shared_expert_projection")
+        with prog.a("weights") as address:
+            panels = form.panels(prog, address, cap)
+            project(prog, panels, act=matrix, weight=tensor, out=out, rows=rows)
+        hbm = HbmDevice(TINY)
+        store_tensor(hbm, tensor, weight)
+        machine = Machine(TINY, prog.build(), hbm)
+        # Whatever is behind the rows may be there, as long as it stays out of them.
+        machine.memories.write_vector(0, np.full((TINY.VRAM_ROWS, 8), 0x7FC0, np.uint16))
+        machine.memories.write_vector(matrix.first_row, matrix.place(act))
+        assert machine.run().cause is Trap.DONE
+        got = out.gather(machine.memories.read_vector(out.first_row, out.memory_rows))
+        assert np.array_equal(got, to_bits(want))
+
+
+def test_the_seeds_form_needs_a_known_number_of_rows():
+    with pytest.raises(CompileError, match="the seed's form takes a number of rows"):
+        compiled(SPEC, 4, lowering=Lowering.EXPERT, order=Accumulation.EXPERT, form=Form.SEED)
