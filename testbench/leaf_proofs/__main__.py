@@ -29,8 +29,8 @@ def build_parser() -> argparse.ArgumentParser:
     p = argparse.ArgumentParser(
         prog="python -m testbench.leaf_proofs",
         description="Run every input of an arithmetic leaf, compiled from its netlist, against an "
-        "independent definition: the host's floating-point unit, float64, or mpmath. Addition in "
-        "FP32, which has 2^64 pairs, gets crossed patterns and random pairs.",
+        "independent definition: the host's floating-point unit, float64, or mpmath. What has "
+        "more than 2^32 inputs, such as addition in FP32, gets crossed patterns and random pairs.",
         epilog="Exit code: 0 every claim holds; 1 one does not, the operands are shown; 2 unknown "
         "name, no C compiler, or a package is missing (extras dev and formal). All together take a "
         "minute or two.",
@@ -44,7 +44,7 @@ def build_parser() -> argparse.ArgumentParser:
         type=int,
         default=RANDOM_PAIRS,
         metavar="N",
-        help=f"random pairs of fp32-add (default: {RANDOM_PAIRS})",
+        help=f"random pairs of fp32-add and fp32-scale (default: {RANDOM_PAIRS})",
     )
     p.add_argument(
         "--seed", type=int, default=1, metavar="N", help="of what is random (default: 1)"

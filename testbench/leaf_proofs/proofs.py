@@ -77,10 +77,15 @@ def _every_word(make: Callable[[], Leaf], wanted: str) -> Callable[[Options], in
     return run
 
 
-def _fp32_add(options: Options) -> int:
-    with NativeLeaf(FloatAdd(FP32), "fp32(as_float(x) + as_float(y))", _AB) as leaf:
-        directed = leaf.these_pairs(*crossed(definitions.FP32))
-        return directed + leaf.random_pairs(options.pairs, options.seed, options.progress)
+def _sampled(
+    make: Callable[[], Leaf], wanted: str, operands: dict[str, str]
+) -> Callable[[Options], int]:
+    def run(options: Options) -> int:
+        with NativeLeaf(make(), wanted, operands) as leaf:
+            directed = leaf.these_pairs(*crossed(definitions.FP32))
+            return directed + leaf.random_pairs(options.pairs, options.seed, options.progress)
+
+    return run
 
 
 def _signs(_: Options) -> int:
@@ -244,7 +249,17 @@ PROOFS: dict[str, Proof] = {
             *("fp32-add", "FloatAdd(FP32) is a + b (not exhaustive)"),
             "crossed patterns, --pairs random pairs",
             "the host's float",
-            _fp32_add,
+            _sampled(lambda: FloatAdd(FP32), "fp32(as_float(x) + as_float(y))", _AB),
+        ),
+        Proof(
+            *("fp32-scale", "FloatMul(FP32, FP32, b_fmt=BF16) is a * b (not exhaustive)"),
+            "as fp32-add, b cut to BF16",
+            "the host's float",
+            _sampled(
+                lambda: FloatMul(FP32, FP32, b_fmt=BF16),
+                "fp32(as_float(x) * wide(y >> 16))",
+                {"a": "x", "b": "y >> 16"},
+            ),
         ),
     )
 }

@@ -30,7 +30,7 @@ SOME_PAIRS = ["--pairs", "1000000", "--seed", "3"]
 
 def test_the_table_is_complete():
     assert set(LONG) < PROOFS.keys()
-    assert len(PROOFS) == len(LONG) + 3 + 6 + 2
+    assert len(PROOFS) == len(LONG) + 3 + 6 + 3
 
 
 @pytest.mark.parametrize("name", [name for name in PROOFS if name not in LONG])
