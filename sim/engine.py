@@ -4,7 +4,7 @@ design."""
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
-from amaranth.hdl import MemoryData, Value
+from amaranth.hdl import MemoryData, Shape, Value
 
 from isa.config import PlenaConfig
 from rtl.top import PlenaTop
@@ -46,6 +46,12 @@ class Engine(ABC):
     @abstractmethod
     def read_memory(self, memory: MemoryData, start: int, count: int) -> list[int]:
         """`count` rows from row `start`."""
+
+    def read_bytes(self, memory: MemoryData, start: int, count: int) -> bytes:
+        """The same, each row as its bytes, the lowest first."""
+        size = -(-Shape.cast(memory.shape).width // 8)
+        rows = self.read_memory(memory, start, count)
+        return b"".join(row.to_bytes(size, "little") for row in rows)
 
     @abstractmethod
     def write_memory(self, memory: MemoryData, start: int, rows: Sequence[int]) -> None:

@@ -76,8 +76,8 @@ class Lockstep(Observer):
         memories = machine.memories
         memories.hbm = hbm
         memories.write_vector(0, sim.memories.read_vector())
-        for tile in range(sim.config.MRAM_TILES):
-            memories.write_matrix(tile, sim.memories.read_matrix(tile))
+        for tile, values in enumerate(sim.memories.read_tiles()):
+            memories.write_matrix(tile, values)
         memories.write_fp(0, sim.memories.read_fp())
         memories.write_int(0, sim.memories.read_int())
         machine.pc = sim.engine.get(sim.engine.top.entry)

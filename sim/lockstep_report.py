@@ -62,11 +62,10 @@ def _rows(
     got: npt.NDArray[np.uint16],
     want: npt.NDArray[np.uint16],
     undefined: set[tuple[str, int]],
-    first: int = 0,
 ) -> tuple[str, str] | None:
     for row in np.flatnonzero((canonical(got) != canonical(want)).any(axis=1)).tolist():
-        if (memory, first + row) not in undefined:
-            name = f"{memory} row {first + row} lane"
+        if (memory, row) not in undefined:
+            name = f"{memory} row {row} lane"
             return _words(name, got[row], want[row])
     return None
 
@@ -104,11 +103,10 @@ def compare_states(
     if here.read_state() != there.read_state():
         return str(here.read_state()), str(there.read_state())
     difference = _rows("vram", here.read_vector(), there.read_vector(), undefined)
-    for tile in range(simulation.config.MRAM_TILES):
-        if difference is None:
-            first = tile * simulation.config.MLEN
-            tiles = here.read_matrix(tile), there.read_matrix(tile)
-            difference = _rows("mram", *tiles, undefined, first)
+    if difference is None:
+        lanes = simulation.config.MLEN
+        got, want = (m.read_tiles().reshape(-1, lanes) for m in (here, there))
+        difference = _rows("mram", got, want, undefined)
     return difference or _hbm(simulation.hbm, machine.hbm) or _accumulators(here, there)
 
 

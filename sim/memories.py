@@ -1,9 +1,12 @@
 """The host loader: arrays in and out of every memory and register file of the machine, around the
 clock."""
 
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 import numpy.typing as npt
+from amaranth.hdl import MemoryData
 
 from isa.config import PlenaConfig
 from sim.engine import Engine
@@ -46,9 +49,13 @@ class Memories:
         little = np.ascontiguousarray(rows, dtype="<u2")
         return [int.from_bytes(row.tobytes(), "little") for row in little]
 
-    def _unpack(self, rows: list[int], lanes: int) -> Bits:
-        data = b"".join(row.to_bytes(2 * lanes, "little") for row in rows)
-        return np.frombuffer(data, dtype="<u2").astype(np.uint16).reshape(len(rows), lanes)
+    def _read(
+        self, memory: MemoryData, start: int, count: int, word: str = "<u2"
+    ) -> npt.NDArray[Any]:
+        """[count, words of a row] of a memory."""
+        content = self._engine.read_bytes(memory, start, count)
+        words = np.frombuffer(content, np.dtype(word))
+        return words.reshape(count, -1).astype(words.dtype.newbyteorder("="))
 
     def write_vector(self, first_row: int, values: npt.ArrayLike) -> None:
         """Vector SRAM rows from `first_row`; `values` is [rows, VLEN]."""
@@ -60,8 +67,7 @@ class Memories:
         """[count, VLEN] bit patterns; all rows by default."""
         count = self._config.VRAM_ROWS - first_row if count is None else count
         self._check("vector SRAM", first_row, count, self._config.VRAM_ROWS, "rows")
-        rows = self._engine.read_memory(self._top.vector_sram.storage, first_row, count)
-        return self._unpack(rows, self._config.MLEN)
+        return self._read(self._top.vector_sram.storage, first_row, count)
 
     def write_matrix(self, tile: int, values: npt.ArrayLike) -> None:
         """One tile of the matrix SRAM; `values` is [MLEN, MLEN], row-major."""
@@ -74,12 +80,20 @@ class Memories:
 
     def read_matrix(self, tile: int) -> Bits:
         """[MLEN, MLEN] bit patterns of one tile."""
-        mlen = self._config.MLEN
         self._check("matrix SRAM", tile, 1, self._config.MRAM_TILES, "tiles")
-        bits = np.zeros((mlen, mlen), np.uint16)
+        return self._tiles(tile, 1)[0]
+
+    def read_tiles(self) -> Bits:
+        """[tiles, MLEN, MLEN] bit patterns of the whole matrix SRAM."""
+        return self._tiles(0, self._config.MRAM_TILES)
+
+    def _tiles(self, first: int, count: int) -> Bits:
+        mlen = self._config.MLEN
+        bits = np.zeros((count, mlen, mlen), np.uint16)
         rows = np.arange(mlen)
         for bank, storage in enumerate(self._top.matrix_sram.banks):
-            bits[rows, (bank - rows) % mlen] = self._engine.read_memory(storage, tile * mlen, mlen)
+            column = self._read(storage, first * mlen, count * mlen)
+            bits[:, rows, (bank - rows) % mlen] = column.reshape(count, mlen)
         return bits
 
     def write_fp(self, first: int, values: npt.ArrayLike) -> None:
@@ -95,8 +109,7 @@ class Memories:
     def read_fp(self) -> Bits:
         """All of FP_MEM."""
         depth = self._config.FP_MEM_WORDS // self._config.MLEN
-        rows = self._engine.read_memory(self._top.scalar.fp_mem, 0, depth)
-        return self._unpack(rows, self._config.MLEN).reshape(-1)
+        return self._read(self._top.scalar.fp_mem, 0, depth).reshape(-1)
 
     def write_int(self, first: int, values: npt.ArrayLike) -> None:
         """INT_MEM words from `first`, modulo 2^32."""
@@ -106,8 +119,8 @@ class Memories:
 
     def read_int(self) -> npt.NDArray[np.uint32]:
         """All of INT_MEM."""
-        words = self._engine.read_memory(self._top.scalar.int_mem, 0, self._config.INT_MEM_WORDS)
-        return np.array(words, np.uint32)
+        count = self._config.INT_MEM_WORDS
+        return self._read(self._top.scalar.int_mem, 0, count, "<u4").reshape(-1)
 
     def read_accumulators(self) -> dict[str, npt.NDArray[np.float32]]:
         """m_acc, v_acc, hm_acc and hv_acc, in the shapes of isa.md."""

@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from amaranth.hdl import MemoryData, Signal, Value
+from amaranth.hdl import MemoryData, Shape, Signal, Value
 
 from isa.config import PlenaConfig
 from isa.image import ProgramImage
@@ -140,6 +140,13 @@ class CompiledEngine(Engine):
 
     def read_memory(self, memory: MemoryData, start: int, count: int) -> list[int]:
         return self.model.read_memory(self._memory(memory), start, count)
+
+    def read_bytes(self, memory: MemoryData, start: int, count: int) -> bytes:
+        size = -(-Shape.cast(memory.shape).width // 8)
+        rows = self.model.memory_array(self._memory(memory))
+        if start < 0 or count < 0 or start + count > len(rows):
+            raise IndexError(f"rows {start} to {start + count - 1} of {len(rows)}")
+        return rows[start : start + count, :size].tobytes()
 
     def write_memory(self, memory: MemoryData, start: int, rows: Sequence[int]) -> None:
         self.model.write_memory(self._memory(memory), start, rows)

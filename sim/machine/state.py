@@ -195,6 +195,10 @@ class MachineState:
         self._check("matrix SRAM tiles", tile, 1, self.config.MRAM_TILES)
         return self.mram[tile].copy()
 
+    def read_tiles(self) -> Bits:
+        """[tiles, MLEN, MLEN] patterns of the whole matrix SRAM."""
+        return self.mram.copy()
+
     def write_fp(self, first: int, values: npt.ArrayLike) -> None:
         """FP_MEM words from `first`."""
         words = as_bits("FP_MEM", values).reshape(-1)

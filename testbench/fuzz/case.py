@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -84,7 +85,7 @@ class FuzzCase:
 
     def image(self) -> ProgramImage:
         """The program, assembled for the configuration."""
-        return assemble(self.source(), config=self.config)
+        return _assembled(self.source(), self.config)
 
     def hbm(self) -> HbmDevice:
         """The device, still without contents."""
@@ -130,6 +131,12 @@ class FuzzCase:
             Device(**device),
             content["issue"],
         )
+
+
+@lru_cache(maxsize=4)
+def _assembled(source: str, config: PlenaConfig) -> ProgramImage:
+    """A program runs several times: under both policies, and on two engines."""
+    return assemble(source, config=config)
 
 
 def _lines(items: Sequence[Item], depth: int) -> Iterator[str]:

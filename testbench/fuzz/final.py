@@ -28,9 +28,8 @@ class Final:
             "FP_MEM": m.read_fp(),
             "INT_MEM": m.read_int(),
             "vector SRAM": m.read_vector(),
+            "matrix SRAM": m.read_tiles(),
         }
-        tiles = range(simulation.config.MRAM_TILES)
-        arrays |= {f"matrix SRAM tile {tile}": m.read_matrix(tile) for tile in tiles}
         arrays |= m.read_accumulators()
         parts = {name: array.tobytes() for name, array in arrays.items()}
         pages = simulation.hbm.image()
