@@ -41,6 +41,16 @@ def standard_swiglu(
         rowwise(prog, "V_MUL_VV", up, up, gate, rows=rows)
 
 
+def clamp(prog: Program, *, gate: VramMatrix, up: VramMatrix, rows: Rows) -> None:
+    """gate = min(gate, 7), up = max(min(up, 7), -7), in place; marks no stage."""
+    with prog.fs("limit", "minus limit") as (limit, minus_limit):
+        load_constant(prog, limit, "clamp_limit")
+        load_constant(prog, minus_limit, "minus_clamp_limit")
+        rowwise(prog, "V_MIN_VF", gate, gate, limit, rows=rows)
+        rowwise(prog, "V_MIN_VF", up, up, limit, rows=rows)
+        rowwise(prog, "V_MAX_VF", up, up, minus_limit, rows=rows)
+
+
 def gpt_oss_clamp_gated(
     prog: Program,
     *,
@@ -57,12 +67,7 @@ def gpt_oss_clamp_gated(
     """
     prog.stage(stage=stage, detail=f"gpt_oss_clamp_gated {up.name}")
     with prog.emitter(f"gpt_oss_clamp_gated {up.name}"):
-        with prog.fs("limit", "minus limit") as (limit, minus_limit):
-            load_constant(prog, limit, "clamp_limit")
-            load_constant(prog, minus_limit, "minus_clamp_limit")
-            rowwise(prog, "V_MIN_VF", gate, gate, limit, rows=rows)
-            rowwise(prog, "V_MIN_VF", up, up, limit, rows=rows)
-            rowwise(prog, "V_MAX_VF", up, up, minus_limit, rows=rows)
+        clamp(prog, gate=gate, up=up, rows=rows)
         with prog.fs("one", "minus alpha") as (one, minus_alpha):
             load_constant(prog, one, "one")
             load_constant(prog, minus_alpha, "minus_alpha")

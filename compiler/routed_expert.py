@@ -128,14 +128,7 @@ class ExpertEmitter:
         """
         prog, panels, b, p = self._prog, self._panels, self._buffers, self._parameters
         gate, up, down = weights
-        self._label = label
-        prog.stage("expert_projection", label)
-        linear_projection(prog, panels, act=b.slot, weight=gate, out=b.gate, rows=rows, then=up)
-        linear_projection(prog, panels, act=b.slot, weight=up, out=b.up, rows=rows, then=down)
-        if p.bias_gate is not None and p.bias_up is not None:
-            prog.stage("expert_bias", label)
-            add_bias(prog, b.gate, p.bias_gate, rows=rows, word=word)
-            add_bias(prog, b.up, p.bias_up, rows=rows, word=word)
+        self.emit_gate_up((gate, up), word, label, rows=rows, then=down)
         activate(
             prog,
             self._spec.activation,
@@ -150,3 +143,24 @@ class ExpertEmitter:
         if p.bias_down is not None:
             prog.stage("expert_bias", label)
             add_bias(prog, b.out, p.bias_down, rows=rows, word=word)
+
+    def emit_gate_up(
+        self,
+        weights: tuple[Weight, Weight],
+        word: int,
+        label: str,
+        *,
+        rows: Rows,
+        then: Weight | None = None,
+    ) -> None:
+        """gate = slot @ gate weight and up = slot @ up weight, plus the biases of INT_MEM[word]."""
+        prog, panels, b, p = self._prog, self._panels, self._buffers, self._parameters
+        gate, up = weights
+        self._label = label
+        prog.stage("expert_projection", label)
+        linear_projection(prog, panels, act=b.slot, weight=gate, out=b.gate, rows=rows, then=up)
+        linear_projection(prog, panels, act=b.slot, weight=up, out=b.up, rows=rows, then=then)
+        if p.bias_gate is not None and p.bias_up is not None:
+            prog.stage("expert_bias", label)
+            add_bias(prog, b.gate, p.bias_gate, rows=rows, word=word)
+            add_bias(prog, b.up, p.bias_up, rows=rows, word=word)

@@ -21,4 +21,5 @@ SITES: dict[str, int] = {
     "compiler/router_program.py": 1,
     "compiler/shared_expert.py": 3,
     "compiler/shared_program.py": 2,
+    "testbench/routed_parts.py": 6,
 }

@@ -15,11 +15,12 @@ import numpy.typing as npt
 
 from compiler.moe_model import MoeModel
 from sim.numerics.bf16 import Bf16Array, round_to_bf16
+from testbench.running import RequestError
 
 VERSIONS = (1, 2)
 
 
-class TraceError(ValueError):
+class TraceError(RequestError):
     """A trace that cannot be used; the message names file, field, value and rule."""
 
 

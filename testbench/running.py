@@ -24,8 +24,6 @@ from sim.simulation import DEFAULT_MAX_CYCLES, Simulation
 from testbench.artefacts import Artefacts
 from testbench.reference.data import SaturatedGate
 from testbench.report import print_report, summary
-from testbench.route_trace import TraceError
-from testbench.utilisation_plot import PlotError
 from testbench.workload import Workload
 from waveforms.timeline import Timeline
 from waveforms.vcd import VcdWriter
@@ -138,8 +136,6 @@ def exit_code(command: Callable[[], int]) -> int:
         CompileError,
         ImageError,
         SaturatedGate,
-        TraceError,
-        PlotError,
         HbmRangeError,
         OSError,
     ) as error:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from isa.image import write_atomically
+from testbench.running import RequestError
 
 PANELS = (
     ("cycles", "cycles per token", True, lambda row: row["cycles"] / row["tokens"]),
@@ -25,7 +26,7 @@ PANELS = (
 )
 
 
-class PlotError(Exception):
+class PlotError(RequestError):
     """A plot that cannot be drawn."""
 
 

@@ -55,18 +55,38 @@ class RoutedResult:
     total: Bf16Array
 
 
+def clamp(gate: Bf16Array, up: Bf16Array) -> tuple[Bf16Array, Bf16Array]:
+    """Return min(gate, 7) and max(min(up, 7), -7)."""
+    return minimum(gate, LIMIT), maximum(minimum(up, LIMIT), MINUS_LIMIT)
+
+
 def clamp_gated(gate: Bf16Array, up: Bf16Array) -> Bf16Array:
     """Return (clamp(up) + 1) * (g * sigmoid(1.702 g)), g = clamp(gate): ten instructions.
 
     The gate is clamped from above only.
     """
-    g = minimum(gate, LIMIT)
-    u = maximum(minimum(up, LIMIT), MINUS_LIMIT)
+    g, u = clamp(gate, up)
     sigmoid = reciprocal(add(exp(mul(g, MINUS_ALPHA)), ONE))
     return mul(add(u, ONE), mul(g, sigmoid))
 
 
 ACTIVATIONS = {"standard_swiglu": swiglu, "gpt_oss_clamp_gated": clamp_gated}
+
+
+def gate_up(
+    rows: Bf16Array,
+    weights: ExpertWeights,
+    number: int,
+    *,
+    mlen: int,
+    k_chunk_tiles: int | None,
+) -> tuple[Bf16Array, Bf16Array]:
+    """Return gate and up [n, I] of one expert over rows [n, H], with their biases."""
+    gate = linear_projection(rows, weights.gate[number], mlen, k_chunk_tiles)
+    up = linear_projection(rows, weights.up[number], mlen, k_chunk_tiles)
+    if weights.bias_gate is not None and weights.bias_up is not None:
+        gate, up = add(gate, weights.bias_gate[number]), add(up, weights.bias_up[number])
+    return gate, up
 
 
 def expert(
@@ -79,10 +99,7 @@ def expert(
     k_chunk_tiles: int | None,
 ) -> tuple[Bf16Array, Bf16Array]:
     """Return activation [n, I] and output [n, H] of one expert over rows [n, H], not weighted."""
-    gate = linear_projection(rows, weights.gate[number], mlen, k_chunk_tiles)
-    up = linear_projection(rows, weights.up[number], mlen, k_chunk_tiles)
-    if weights.bias_gate is not None and weights.bias_up is not None:
-        gate, up = add(gate, weights.bias_gate[number]), add(up, weights.bias_up[number])
+    gate, up = gate_up(rows, weights, number, mlen=mlen, k_chunk_tiles=k_chunk_tiles)
     inner = ACTIVATIONS[activation](gate, up)
     out = linear_projection(inner, weights.down[number], mlen, k_chunk_tiles)
     return inner, out if weights.bias_down is None else add(out, weights.bias_down[number])

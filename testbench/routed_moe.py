@@ -1,0 +1,67 @@
+"""Runs one part of a routed expert on the RTL, and compares every bit with the reference.
+
+python -m testbench.routed_moe expert
+python -m testbench.routed_moe clamp --config tiny --tokens 3 --vcd waves.vcd
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from compiler.activation import ACTIVATIONS
+from compiler.routed_spec import RoutedSpec
+from isa.config import load_config
+from testbench.routed_parts import PARTS, Request
+from testbench.running import EXIT_CODES, add_run_options, exit_code, run_workload
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parts = "\n".join(f"  {name:<15} {text}" for name, (text, _) in PARTS.items())
+    p = argparse.ArgumentParser(
+        prog="python -m testbench.routed_moe",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Compile one part of a routed expert, run it cycle by cycle on the PLENA\n"
+        f"datapath, and compare the result bit for bit with the reference.\n\nparts:\n{parts}",
+        epilog=EXIT_CODES,
+    )
+    p.add_argument("part", metavar="PART", choices=tuple(PARTS), help=", ".join(PARTS))
+    p.add_argument("--tokens", type=int, default=5, metavar="T", help="default: 5")
+    p.add_argument("--experts", type=int, default=8, metavar="E", help="default: 8")
+    p.add_argument("--top-k", type=int, default=2, metavar="K", help="default: 2")
+    p.add_argument("--hidden", type=int, metavar="H", help="default: MLEN")
+    p.add_argument("--intermediate", type=int, metavar="I", help="default: MLEN")
+    p.add_argument(
+        "--activation",
+        choices=ACTIVATIONS,
+        default="gpt_oss_clamp_gated",
+        help="default: gpt_oss_clamp_gated",
+    )
+    p.add_argument("--biases", action="store_true", help="every projection has a bias row")
+    add_run_options(p, "build/routed_moe")
+    return p
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one part; returns the exit code."""
+    args = parser().parse_args(arguments)
+    return exit_code(lambda: _run(args))
+
+
+def _run(args: argparse.Namespace) -> int:
+    config = load_config(args.config)
+    spec = RoutedSpec(
+        experts=args.experts,
+        top_k=args.top_k,
+        hidden=config.MLEN if args.hidden is None else args.hidden,
+        intermediate=config.MLEN if args.intermediate is None else args.intermediate,
+        activation=args.activation,
+        biases=args.biases,
+    )
+    request = Request(config=config, spec=spec, tokens=args.tokens, kind=args.data, seed=args.seed)
+    _, build = PARTS[args.part]
+    return run_workload(build(request), args)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
