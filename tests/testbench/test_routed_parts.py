@@ -39,13 +39,12 @@ def test_every_part_is_bit_exact(fast_engine, part, tokens, form):
 
 def test_the_command_runs_a_part_alone(fast_engine, monkeypatch, tmp_path, capsys):
     simulation = running.Simulation
-    monkeypatch.setattr(
-        running,
-        "Simulation",
-        lambda config, image, hbm, *, engine, issue: simulation(
-            config, image, hbm, engine=fast_engine(config), issue=issue
-        ),
-    )
+
+    def reused(config, image, hbm, *, engine, issue):
+        assert engine == "auto"
+        return simulation(config, image, hbm, engine=fast_engine(config), issue=issue)
+
+    monkeypatch.setattr(running, "Simulation", reused)
     arguments = ["--config", "tiny", "--tokens", "3", "--json", "--build-dir", str(tmp_path)]
     for part in PARTS:
         assert routed_moe.main([part, *arguments]) == 0
