@@ -6,10 +6,15 @@ from sim.compiled.engine import CompiledEngine
 from sim.compiled.toolchain import INSTALL_HINT, CompilerError, find_compiler
 from sim.engine import Engine
 from sim.pysim import PysimEngine
+from sim.verilator.engine import VerilatorEngine
 
 __all__ = ["ENGINES", "CompilerError", "choose_engine", "make_engine"]
 
-ENGINES: dict[str, type[Engine]] = {"pysim": PysimEngine, "compiled": CompiledEngine}
+ENGINES: dict[str, type[Engine]] = {
+    "pysim": PysimEngine,
+    "compiled": CompiledEngine,
+    "verilator": VerilatorEngine,
+}
 
 
 def choose_engine(config: PlenaConfig) -> tuple[str, str]:

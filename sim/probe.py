@@ -86,7 +86,7 @@ class Probe(wiring.Component):
         sources += [write.port.en for write in self.writes]
         sources += [word.en for word in self.words]
         self.flags = Signal(state_bits + len(sources))
-        self._value = Cat(top.state, *sources)
+        self.flags_value = Cat(top.state, *sources)
         base = state_bits
         self.state_mask = (1 << state_bits) - 1
         self.halted = RunState.HALTED.value
@@ -106,5 +106,5 @@ class Probe(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.top = self.top
-        m.d.comb += self.flags.eq(self._value)
+        m.d.comb += self.flags.eq(self.flags_value)
         return m

@@ -3,11 +3,11 @@
 import dataclasses
 
 from isa.config import PlenaConfig
-from rtl.export.convert import Design, Location, convert
+from rtl.export.convert import Design, Location, Piece, convert
 from rtl.export.ports import PortTable, port_table
 from rtl.top import PlenaTop
 
-__all__ = ["TOP_NAME", "Design", "Location", "PortTable", "export_machine", "header"]
+__all__ = ["TOP_NAME", "Design", "Location", "Piece", "PortTable", "export_machine", "header"]
 
 TOP_NAME = "plena"
 

@@ -1,5 +1,6 @@
 """From a design to Verilog: leaves as instances, equal modules merged, all of it named."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,7 @@ from rtl.export.tidy import tidy
 from rtl.export.verilog import write_verilog
 from rtl.leaves.library import LeafLibrary
 
-__all__ = ["Design", "Location", "convert"]
+__all__ = ["Design", "Location", "Piece", "convert"]
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,20 @@ class Location:
     module: str
     instances: tuple[str, ...]
     name: str
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Bits [start + width - 1 : start] of an identifier; without a location, `start` is a constant
+    of that width."""
+
+    location: Location | None
+    start: int
+    width: int
+
+
+#: A constant or a wire of a RTLIL expression, and its range of bits.
+_PART = re.compile(r"(\d+'[01]+|[\\$]\S+)(?: \[(\d+)(?::(\d+))?\])?")
 
 
 @dataclass
@@ -59,13 +74,40 @@ class Design:
     _aliases: dict[str, dict[str, str]]
 
     def locate(self, item: Signal | MemoryData) -> Location:
-        """Where a signal or memory of the source is.
+        """Where a memory is, or a signal that has an identifier of its own.
 
         Raises:
-            KeyError: it is not in the design, or was optimised away in the conversion.
+            KeyError: it is not in the design, or is only a part of others or a constant there.
         """
-        path = self._memories[id(item)] if isinstance(item, MemoryData) else self._signals[item]
-        return self._location(path)
+        if isinstance(item, MemoryData):
+            path = self._memories[id(item)]
+            return self._location(path[:-1], "\\" + path[-1])
+        pieces = self.pieces(item)
+        location = pieces[0].location
+        if len(pieces) > 1 or location is None or pieces[0].start:
+            raise KeyError(f"{item!r} is no identifier of its own in the Verilog")
+        return location
+
+    def pieces(self, signal: Signal) -> list[Piece]:
+        """What a signal consists of in the Verilog, from the low end on.
+
+        Raises:
+            KeyError: it is not in the design.
+        """
+        *path, name = self._signals[signal]
+        module = "\\" + ".".join(path)
+        source = self._aliases[module].get("\\" + name, "\\" + name)
+        pieces: list[Piece] = []
+        for part, high, low in _PART.findall(source):
+            if "'" in part:
+                width, digits = part.split("'")
+                pieces.append(Piece(None, int(digits, 2), int(width)))
+            else:
+                location = self._location(tuple(path), part)
+                start = int(low or high or 0)
+                width = int(high) - start + 1 if high else len(signal)
+                pieces.append(Piece(location, start, width))
+        return pieces[::-1]
 
     def merged_members(self) -> Iterator[tuple[str, str, Module]]:
         """(module of the Verilog, name in the source, its own body) for every module that another
@@ -85,19 +127,19 @@ class Design:
                     ),
                 )
 
-    def _location(self, path: tuple[str, ...]) -> Location:
-        names = [
-            self._name_in("\\" + ".".join(path[:depth]), "\\" + path[depth])
-            for depth in range(1, len(path))
+    def _location(self, path: tuple[str, ...], name: str) -> Location:
+        """The place of wire or memory `name` in the source module at `path`."""
+        instances = [
+            self._name_in(path[:depth], "\\" + path[depth]) for depth in range(1, len(path))
         ]
-        parent = self._merged.representative["\\" + ".".join(path[:-1])]
-        return Location(self._module_names[parent], tuple(names[:-1]), names[-1])
+        representative = self._merged.representative["\\" + ".".join(path)]
+        module = self._module_names[representative]
+        return Location(module, tuple(instances), self._name_in(path, name))
 
-    def _name_in(self, module: str, name: str) -> str:
-        """What the wire, memory or instance `name` of a source module is called in the Verilog."""
-        meant = self._aliases[module].get(name, name).split()[0]
+    def _name_in(self, path: tuple[str, ...], name: str) -> str:
+        module = "\\" + ".".join(path)
         representative = self._merged.representative[module]
-        return self._local_names[representative][self._merged.translation[module][meant]]
+        return self._local_names[representative][self._merged.translation[module][name]]
 
 
 def convert(top: Any, name: str) -> Design:

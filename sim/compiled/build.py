@@ -11,7 +11,7 @@ from amaranth.hdl import Signal
 from isa.config import PlenaConfig
 from rtl.top import PlenaTop
 from sim.compiled import cache
-from sim.compiled.host import host_source
+from sim.compiled.host import NetlistAccessors, host_source
 from sim.compiled.model import Model, Place, describe, place_of
 from sim.compiled.netlist import extract
 from sim.compiled.paths import reachable
@@ -75,7 +75,7 @@ def _build(config: PlenaConfig, compiler: Compiler, folder: Path) -> dict[str, A
     probe = Probe(PlenaTop(config))
     known = reachable(probe)  # before elaboration, which replaces some of the ports
     netlist = extract(probe)
-    program = make_program(netlist, lambda emitter: host_source(probe, emitter))
+    program = make_program(netlist, lambda emitter: host_source(probe, NetlistAccessors(emitter)))
     description = describe(program)
     description["signals"] = {
         path: place_of(netlist.signal(s)) for path, s in known.signals.items() if netlist.knows(s)

@@ -9,7 +9,7 @@ import platform
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,11 +46,18 @@ def cache_root() -> Path:
     return base / "plena-sim" / "engines"
 
 
-def source_key(config: PlenaConfig, compiler: Compiler) -> str:
+def source_key(
+    config: PlenaConfig,
+    compiler: Compiler,
+    *,
+    tools: Sequence[str] = (),
+    sources: Sequence[str] = (),
+) -> str:
     """Equal if and only if a built engine may be used again; nothing is elaborated for it.
 
     A hash of: all source files that the design and its C follow from, the configuration's digest,
-    the versions of Python, Amaranth and NumPy, the compiler with its flags, and the processor.
+    the versions of Python, Amaranth and NumPy, the compiler with its flags, and the processor. An
+    engine that is built on this one adds its own tools and source folders.
     """
     digest = hashlib.sha256()
     for part in (
@@ -61,9 +68,10 @@ def source_key(config: PlenaConfig, compiler: Compiler) -> str:
         np.__version__,
         compiler.identity,
         machine_identity(),
+        *tools,
     ):
         digest.update(part.encode() + b"\0")
-    for source in _SOURCES:
+    for source in (*_SOURCES, *sources):
         path = _REPOSITORY / source
         for file in sorted((*path.rglob("*.py"), *path.rglob("*.h"))) if path.is_dir() else [path]:
             digest.update(str(file.relative_to(_REPOSITORY)).encode() + b"\0")

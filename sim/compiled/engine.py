@@ -9,45 +9,15 @@ from amaranth.hdl import MemoryData, Shape, Signal, Value
 from isa.config import PlenaConfig
 from isa.image import ProgramImage
 from sim.compiled.build import entry_for
+from sim.compiled.evaluation import evaluate
 from sim.compiled.hostloop import HostLoop
 from sim.compiled.model import Model, Place
 from sim.compiled.paths import reachable
-from sim.compiled.private import evaluation
 from sim.engine import Engine
 from sim.hbm import HbmDevice
 from sim.observers import Observer
 
 __all__ = ["CompiledEngine"]
-
-
-class _Slot:
-    """A signal as Amaranth's evaluator sees it."""
-
-    __slots__ = ("_engine", "_signal")
-
-    def __init__(self, engine: "CompiledEngine", signal: Signal) -> None:
-        self._engine, self._signal = engine, signal
-
-    @property
-    def curr(self) -> int:
-        value = self._engine.bits(self._signal)
-        if self._signal.shape().signed and value >> (len(self._signal) - 1):
-            value -= 1 << len(self._signal)
-        return value
-
-
-class _Evaluation:
-    """The state that Amaranth's evaluator of expressions asks for."""
-
-    def __init__(self, engine: "CompiledEngine") -> None:
-        self._engine = engine
-        self.slots = self
-
-    def get_signal(self, signal: Signal) -> Signal:
-        return signal
-
-    def __getitem__(self, signal: Signal) -> _Slot:
-        return _Slot(self._engine, signal)
 
 
 class CompiledEngine(Engine):
@@ -73,7 +43,6 @@ class CompiledEngine(Engine):
         self._signals: dict[str, Place] = description["signals"]
         self._memory_paths: dict[str, int] = description["memory_paths"]
         self._places: dict[int, Place] = {}
-        self._evaluation = _Evaluation(self)
         self.elaboration_seconds = time.perf_counter() - started
 
     def place(self, signal: Signal) -> Place:
@@ -98,7 +67,7 @@ class CompiledEngine(Engine):
         cast = Value.cast(value)
         if isinstance(cast, Signal) and not cast.shape().signed:
             return self.bits(cast)
-        return int(evaluation.eval_value(self._evaluation, cast))
+        return evaluate(cast, self.bits)
 
     def set(self, signal: Value, value: int) -> None:
         self.model.set(self._place_of(Value.cast(signal)), value)

@@ -1,6 +1,7 @@
 """C accessors of the ports that the host works with, and the loop that uses them."""
 
 from pathlib import Path
+from typing import Protocol
 
 from amaranth.hdl import Value, ValueLike
 
@@ -10,12 +11,43 @@ from sim.compiled.units import UnitEmitter
 from sim.compiled.wide import StorageEmitter, words
 from sim.probe import Probe
 
-__all__ = ["host_source"]
+__all__ = ["Accessors", "NetlistAccessors", "host_source"]
 
 _LOOP = (Path(__file__).parent / "hostloop.h").read_text(encoding="utf-8")
 
 
-class _Accessors:
+class Accessors(Protocol):
+    """Writes C functions that read and drive values of a design; `text` has their lines."""
+
+    text: list[str]
+
+    def value(self, name: str, value: ValueLike) -> None:
+        """A function that returns a value of at most 64 bits."""
+        ...
+
+    def values(
+        self, name: str, cases: list[list[ValueLike]], lanes: list[ValueLike | None] | None = None
+    ) -> None:
+        """A function that stores several values per case, and optionally a wide one of
+        LANE_WORDS."""
+        ...
+
+    def wide(self, name: str, cases: list[ValueLike]) -> None:
+        """A function that stores a wide value per case."""
+        ...
+
+    def drive(self, name: str, value: ValueLike) -> None:
+        """A function that drives an input of at most 64 bits."""
+        ...
+
+    def present(self, name: str, value: ValueLike) -> None:
+        """A function that drives the response: 512 bits of data and the error above."""
+        ...
+
+
+class NetlistAccessors:
+    """Accessors of a design in this engine's storage."""
+
     def __init__(self, emitter: UnitEmitter) -> None:
         self._emitter = emitter
         self.text: list[str] = []
@@ -30,7 +62,6 @@ class _Accessors:
         self.text += [f"static {head} {{", *e.lines, "}"]
 
     def value(self, name: str, value: ValueLike) -> None:
-        """A function that returns a value of at most 64 bits."""
         e, term = self._start(), self._term(value)
         result = e.scalar(term)
         e.line(f"return {result};")
@@ -39,8 +70,6 @@ class _Accessors:
     def values(
         self, name: str, cases: list[list[ValueLike]], lanes: list[ValueLike | None] | None = None
     ) -> None:
-        """A function that stores several values per case, and optionally a wide one of
-        LANE_WORDS."""
         e = self._start()
         with e.block("switch (port)"):
             for number, case in enumerate(cases):
@@ -58,7 +87,6 @@ class _Accessors:
         )
 
     def wide(self, name: str, cases: list[ValueLike]) -> None:
-        """A function that stores a wide value per case."""
         e = self._start()
         with e.block("switch (port)"):
             for number, value in enumerate(cases):
@@ -75,7 +103,6 @@ class _Accessors:
             e.line(f"w_copy({target}, {e.wide(term)}, {words(term.width)});")
 
     def drive(self, name: str, value: ValueLike) -> None:
-        """A function that drives an input of at most 64 bits."""
         net = self._input(value)
         slot = self._emitter.layout.slots[net]
         place = f"S{8 * slot.size}({slot.at})"
@@ -85,7 +112,6 @@ class _Accessors:
         )
 
     def present(self, name: str, value: ValueLike) -> None:
-        """A function that drives the response: 512 bits of data and the error above."""
         net = self._input(value)
         assert self._emitter.layout.nets[net].width == 513
         at, wake = self._emitter.layout.slots[net].at, self._emitter.wakes.net(net)
@@ -102,10 +128,9 @@ class _Accessors:
         return net.index
 
 
-def host_source(probe: Probe, emitter: UnitEmitter) -> str:
+def host_source(probe: Probe, a: Accessors) -> str:
     """C for the end of the main file: `plena_run` for this probe's machine."""
     top, config = probe.top, probe.top.config
-    a = _Accessors(emitter)
     request, response = top.hbm_request, top.hbm_response
     a.value("host_flags", probe.flags)
     a.value("host_request_address", request.payload.address)

@@ -4,12 +4,11 @@ cycle."""
 import ctypes
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from isa.image import ProgramImage
-from sim.compiled.model import Model
 from sim.hbm import PAGE_BYTES, HbmDevice
 from sim.observers import (
     Completed,
@@ -82,6 +81,17 @@ def _address(page: bytearray) -> int:
     return ctypes.addressof((ctypes.c_uint8 * len(page)).from_buffer(page))
 
 
+class LoopModel(Protocol):
+    """A machine whose library has `plena_run`: at `address` is what that function takes."""
+
+    library: ctypes.CDLL
+    address: int
+
+    def unsettle(self) -> None:
+        """Notes that the loop, or the host, changed something."""
+        ...
+
+
 class HostLoop:
     """Runs a machine against its memory device until something needs the host.
 
@@ -98,7 +108,7 @@ class HostLoop:
 
     def __init__(
         self,
-        model: Model,
+        model: LoopModel,
         probe: Probe,
         image: ProgramImage,
         hbm: HbmDevice,

@@ -12,7 +12,14 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-__all__ = ["Compiler", "CompilerError", "compile_library", "find_compiler", "machine_identity"]
+__all__ = [
+    "Compiler",
+    "CompilerError",
+    "compile_library",
+    "find_compiler",
+    "machine_identity",
+    "native_flags",
+]
 
 INSTALL_HINT = (
     "engine compiled needs a C compiler: install gcc or clang "
@@ -42,7 +49,8 @@ class Compiler:
         return "\n".join((*self.command, self.version, *self.flags))
 
 
-def _native(zig: bool) -> tuple[str, ...]:
+def native_flags(*, zig: bool = False) -> tuple[str, ...]:
+    """What makes the compiler use all of this processor."""
     machine = platform.machine().lower()
     if zig:
         return ("-mcpu=native", "-fno-sanitize=undefined")
@@ -65,7 +73,7 @@ def find_compiler() -> Compiler | None:
             [*command, "--version"], capture_output=True, text=True, check=False
         )
         if result.returncode == 0:
-            return Compiler(command, result.stdout.strip(), (*_COMMON, *_native(zig)))
+            return Compiler(command, result.stdout.strip(), (*_COMMON, *native_flags(zig=zig)))
     return None
 
 
