@@ -98,7 +98,7 @@ class Design:
         module = "\\" + ".".join(path)
         source = self._aliases[module].get("\\" + name, "\\" + name)
         pieces: list[Piece] = []
-        for part, high, low in _PART.findall(source):
+        for part, high, low in _PART.findall(str(source)):
             if "'" in part:
                 width, digits = part.split("'")
                 pieces.append(Piece(None, int(digits, 2), int(width)))

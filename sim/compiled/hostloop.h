@@ -1,5 +1,6 @@
 /* The clock loop with the memory device: what sim.simulation.Simulation and sim.hbm.HbmDevice do per cycle, for many
    cycles. Behind the accessors that sim.compiled.host generates (host_flags, host_present, ...). */
+#include <time.h>
 enum { HALTED = 1, STOPPED = 2, BUDGET = 3, LOG_FULL = 4, NEED_PAGES = 5, BAD_TAG = 6, LOOPS = 7, STUCK = 8 };
 
 typedef struct { i64 cycle; u64 error; u64 data[8]; } due_t;
@@ -31,7 +32,14 @@ typedef struct {
   u64 *log;
   i64 log_size, log_used;
   i64 bad_kind, bad_pc, bad_stage;
+  i64 timed, machine_ns;
 } host_t;
+
+static i64 now_ns(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (i64)t.tv_sec * 1000000000 + t.tv_nsec;
+}
 
 static u64 device_random(const host_t *h, u64 event) {
   u64 z = h->seed * 0xD1342543DE82EF95ull + (event + 1) * 0x9E3779B97F4A7C15ull;
@@ -221,7 +229,9 @@ EXPORT int plena_run(u8 *M, host_t *h) {
     u32 ready = (u32)device_ready(h);
     host_valid(M, answered);
     host_ready(M, ready);
+    i64 since = h->timed ? now_ns() : 0;
     if (settle(M)) return LOOPS;
+    if (h->timed) h->machine_ns += now_ns() - since;
     u64 flags = host_flags(M);
     if ((flags & STATE_MASK) == HALTED_STATE) return HALTED;
     h->idle++;
@@ -236,8 +246,10 @@ EXPORT int plena_run(u8 *M, host_t *h) {
       if (bad) return bad;
     }
     if (flags & COUNTING_BIT) h->cycle++;
+    since = h->timed ? now_ns() : 0;
     edge(M);
     if (settle(M)) return LOOPS;
+    if (h->timed) h->machine_ns += now_ns() - since;
     if (h->cycle >= h->stop) return STOPPED;
     if (h->idle > h->patience) return STUCK;
   }

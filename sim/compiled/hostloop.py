@@ -74,6 +74,7 @@ class HostState(ctypes.Structure):
         ("lanes", _I64),
         ("log", _POINTER),
         *((n, _I64) for n in ("log_size", "log_used", "bad_kind", "bad_pc", "bad_stage")),
+        *((n, _I64) for n in ("timed", "machine_ns")),
     )
 
 
@@ -140,6 +141,16 @@ class HostLoop:
         if any(self._calls):
             self._log = np.zeros(_LOG_WORDS, np.uint64)
             state.log, state.log_size = self._log.ctypes.data, _LOG_WORDS
+
+    def time_machine(self) -> None:
+        """Measures from now on how much of the time the machine takes; reading the clock costs a
+        few percent."""
+        self._state.timed = 1
+
+    @property
+    def machine_seconds(self) -> float:
+        """Time in the machine itself since `time_machine`: the rest is the host's."""
+        return self._state.machine_ns / 1e9
 
     @staticmethod
     def suits(hbm: HbmDevice, observers: Sequence[Observer]) -> bool:

@@ -29,6 +29,10 @@ _HERE = Path(__file__).parent
 _PREFIX = "Vplena"
 #: Names of the parts of the build in the manifest, in seconds.
 EXPORT, VERILATE, COMPILE = "elaborate and export", "verilate", "compile"
+#: Of this engine, what the library follows from.
+_SOURCES = tuple(
+    f"sim/verilator/{name}" for name in ("access.py", "build.py", "glue.h", "visible.py")
+)
 _VERILATE = (
     "--cc",
     "-O3",
@@ -38,7 +42,8 @@ _VERILATE = (
     "fast",
     "--no-assert",
     "--no-timing",
-    "-Wno-fatal",
+    "-Wno-lint",
+    "-Wno-style",
     "--top-module",
     TOP_NAME,
     "--prefix",
@@ -62,7 +67,7 @@ def entry_for(config: PlenaConfig) -> tuple[cache.Entry, bool]:
         config,
         compiler,
         tools=("verilator", tool.version, *_VERILATE, *_FAST, *_SLOW),
-        sources=("sim/verilator",),
+        sources=_SOURCES,
     )
     entry = cache.find(key)
     if entry is not None:
@@ -143,7 +148,7 @@ def _glue(visible: Visible, loop: str) -> str:
     rows = [
         f'  {{{ports.index(a.name)}, 0, "{a.name}"}},'
         if a.is_port
-        else f'  {{-1, "{a.scope}", "{a.name}"}},'
+        else f'  {{-1, "TOP.{a.scope}", "{a.name}"}},'
         for a in visible.addresses
     ]
     cases = [
@@ -225,7 +230,6 @@ def _run(command: Sequence[str], folder: Path, environment: Any = None) -> None:
     run = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
+    output = run.stderr or run.stdout
     if run.returncode:
-        raise CompilerError(
-            f"{' '.join(command)} failed with {run.returncode}:\n{(run.stderr or run.stdout)[-4000:]}"
-        )
+        raise CompilerError(f"{' '.join(command)} failed with {run.returncode}:\n{output[-4000:]}")

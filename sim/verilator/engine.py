@@ -51,7 +51,7 @@ class VerilatedModel:
         """A new machine in its initial state."""
         missing = self.library.plena_reset(self.address)
         if missing >= 0:
-            raise AssertionError(f"Verilator kept no variable for address {missing}")
+            raise AssertionError(f"no variable for address {missing}")
         self._overwritten = False
 
     def unsettle(self) -> None:

@@ -11,6 +11,9 @@ from sim.verilator.access import Constant, Part, Variable
 
 __all__ = ["Address", "Visible"]
 
+#: What a report about a machine that waits looks at (`sim.deadlock`).
+_EXPLAINED = "top.dispatcher."
+
 
 @dataclass(frozen=True)
 class Address:
@@ -28,8 +31,8 @@ class Address:
 class Visible:
     """Numbers the variables that the host may see; they must be kept by Verilator.
 
-    Visible are the ports of the top, memories, and registers that can be reached from the top by
-    attributes; and what `find` is asked for. Every other signal may be optimised away: to keep all
+    Visible are the ports of the top, memories, registers that can be reached from the top by
+    attributes, all such signals of the dispatcher, and what `find` is asked for. Every other signal may be optimised away: to keep all
     of them would make the machine several times slower.
     """
 
@@ -77,7 +80,8 @@ class Visible:
                 pieces = self._design.pieces(signal)
             except KeyError:  # replaced in elaboration, or nothing uses it
                 continue
-            if all(p.location is None or self._is_kept(p.location) for p in pieces):
+            whole = path.startswith(_EXPLAINED)
+            if whole or all(p.location is None or self._is_kept(p.location) for p in pieces):
                 found[path] = [
                     (-1, p.start, p.width, p.width)
                     if p.location is None
