@@ -72,9 +72,14 @@ class ScalarUnit(wiring.Component):
         int_read, int_store = int_mem.read_port(), int_mem.write_port()
         p = self.issue.payload
         take = Signal()
-        x_valid, x_tag, x_op = Signal(), Signal(Tag), Signal(Op)
-        x_index, x_row, x_word = Signal(4), Signal.like(p.row), Signal.like(p.address)
-        mapping, map_done = Signal(), Signal()
+        x_valid = Signal()
+        x_tag = Signal(Tag)
+        x_op = Signal(Op)
+        x_index = Signal(4)
+        x_row = Signal.like(p.row)
+        x_word = Signal.like(p.address)
+        mapping = Signal()
+        map_done = Signal()
         m.d.comb += [
             self.issue.ready.eq(~mapping),
             take.eq(self.issue.valid & ~mapping),
@@ -159,7 +164,8 @@ class ScalarUnit(wiring.Component):
 
         # S_MAP_V_FP: the first row waits one cycle for the second; both shift down to the word
         # asked for.
-        first, offset = Signal(width), Signal(lane_bits)
+        first = Signal(width)
+        offset = Signal(lane_bits)
         m.submodules.map = map_ = Module()
         with m.If(mapping):
             m.d.sync += [
@@ -208,7 +214,8 @@ class ScalarUnit(wiring.Component):
         for name, leaf, ops in kinds:
             m.submodules[name] = leaf
             binary = "b" in leaf.signature.members
-            a, b = Signal(BF16_BITS, name=f"{name}_a"), Signal(BF16_BITS, name=f"{name}_b")
+            a = Signal(BF16_BITS, name=f"{name}_a")
+            b = Signal(BF16_BITS, name=f"{name}_b")
             wanted = Signal(name=f"{name}_wanted")
             m.d.comb += wanted.eq(take & sum((p.op == op for op in ops), start=0))
             with m.If(wanted):

@@ -216,7 +216,8 @@ class AddressResolver(wiring.Component):
         with m.If(control.hbm_reads | control.hbm_writes):
             last = max(config.m_prefetch, config.v_prefetch, config.v_writeback) - 1
             stride = self.hbm_stride
-            elements, scales = Signal(66), Signal(66)
+            elements = Signal(66)
+            scales = Signal(66)
             rows = Signal(range(last + 1))
             reach = Signal(32 + rows.shape().width)
             block_bits = config.MX_BLOCK.bit_length() - 1

@@ -138,7 +138,9 @@ class Dispatcher(wiring.Component):
         # behind a taken C_LOOP_END too.
         fetch, host_write = imem.read_port(), imem.write_port()
         fetched: Any = fetch.data
-        word, stage, at_end = Signal(32), Signal(Stage), Signal()
+        word = Signal(32)
+        stage = Signal(Stage)
+        at_end = Signal()
         front = Front(self.pc, word, stage, decoder, resolver, policy, gp, f, self.loops)
         m.d.comb += [
             fetch.en.eq(1),
@@ -178,8 +180,11 @@ class Dispatcher(wiring.Component):
         ]
         verdict = Verdict()
         m.submodules.verdict = verdict.build(front)
-        trapping, go, broke = Signal(), Signal(), Signal()
-        running, stopping = Signal(), Signal()
+        trapping = Signal()
+        go = Signal()
+        broke = Signal()
+        running = Signal()
+        stopping = Signal()
         m.d.comb += [
             running.eq(self.state == RunState.RUNNING),
             stopping.eq(self.state == RunState.STOPPING),

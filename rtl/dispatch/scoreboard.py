@@ -101,7 +101,8 @@ class Scoreboard(wiring.Component):
             }
         super().__init__(ports)
         count = config.INFLIGHT
-        self.valid, self.hits = Signal(count), Signal(count)
+        self.valid = Signal(count)
+        self.hits = Signal(count)
         layout = footprint_layout(config)
         self.prints: list[Any] = [Signal(layout, name=f"footprint_{i}") for i in range(count)]
         self.older = [Signal(count, name=f"older_{i}") for i in range(count)]

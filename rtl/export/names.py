@@ -103,8 +103,9 @@ def rename_locals(
         driver = drivers.get(wire.name)
         if driver is not None and driver[0].kind in modules and plain == _plain(driver[1]):
             plain = f"{names[driver[0].name]}_{plain}"
-        elif wire.name.startswith("\\$"):
-            plain = "signal"
+        elif wire.name.startswith("\\$"):  # a port of a memory, or a signal that was given no name
+            _, is_port, rest = wire.name.partition("$signature__")
+            plain = f"port_{_word(rest)}" if is_port else "signal"
         names[wire.name] = taken.free(plain)
     _name_intermediates(module, modules, names, taken)
     for other in (*module.cells, *module.processes):

@@ -87,7 +87,8 @@ class Accumulator(wiring.Component):
         m = Module()
         blen, groups = self._config.BLEN, self._config.MLEN // self._config.BLEN
         slot, coming, write_out = self.slot, self.coming, self.slot.write_out
-        swap, v_swap = Signal(), Signal()
+        swap = Signal()
+        v_swap = Signal()
         m.d.comb += [
             swap.eq(write_out.valid & (write_out.acc == Acc.M_ACC)),
             v_swap.eq(write_out.valid & (write_out.acc == Acc.V_ACC)),
@@ -129,7 +130,9 @@ class Accumulator(wiring.Component):
                 v_row(self.v_active, lambda row: row.eq(new))
 
         # Drain m_acc, beginning in the cycle of the swap, or v_acc, a cycle later.
-        draining, v_draining = Signal(), Signal()  # rows are left of the bank that was active
+        # rows are left of the bank that was active
+        draining = Signal()
+        v_draining = Signal()
         drained = Signal(exact_log2(blen))  # their first
         leaving = Signal(self._row)
         target: Any = Signal(write_out_layout(self._config))  # of the row in `leaving`

@@ -106,7 +106,8 @@ class MultiplierArray(wiring.Component):
     def _column(self, number: int, load: Signal, activations: Any) -> tuple[Module, Value]:
         """One column and its sum."""
         m = Module()
-        waiting, weights = Signal(self._row), Signal(self._row)
+        waiting = Signal(self._row)
+        weights = Signal(self._row)
         with m.If(load):
             m.d.sync += waiting.eq(self.column_i)
         with m.If(self.swap):

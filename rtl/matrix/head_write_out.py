@@ -89,7 +89,8 @@ class HeadWriteOut(wiring.Component):
 
         # Write.
         step = data.StructLayout({"valid": 1, "head": max(1, head_bits), "last": 1})
-        banks, rounding = Signal(step), Signal(step)
+        banks = Signal(step)
+        rounding = Signal(step)
         target: Any = Signal(write_out.shape())  # of the row in `rounding`
         m.d.sync += [banks.valid.eq(self.read_en), rounding.valid.eq(banks.valid)]
         with m.If(self.read_en):

@@ -184,7 +184,8 @@ class HeadAccumulator(wiring.Component):
                     ]
 
         # Read a row of a head, and clear.
-        arrives, was_filled = Signal(), Signal()
+        arrives = Signal()
+        was_filled = Signal()
         m.d.sync += arrives.eq(self.read_en)
         with m.If(self.clear):
             m.d.sync += [

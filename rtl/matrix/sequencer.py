@@ -104,7 +104,8 @@ class Sequencer(wiring.Component):
         m.submodules.decode = decode(self.issue.payload, incoming)
         queue = [Signal(work, name=f"queue_{i}") for i in range(QUEUE_DEPTH)]
         waiting = Signal(range(QUEUE_DEPTH + 1))
-        leave, stay = Signal(2), Signal(range(QUEUE_DEPTH + 1))
+        leave = Signal(2)
+        stay = Signal(range(QUEUE_DEPTH + 1))
         m.d.comb += [self.issue.ready.eq(waiting != QUEUE_DEPTH), stay.eq(waiting - leave)]
         m.d.sync += waiting.eq(stay)
         for places in (1, 2):
@@ -117,7 +118,8 @@ class Sequencer(wiring.Component):
                     with m.Case(place):
                         m.d.sync += entry.eq(incoming)
         head, second = queue[:2]
-        head_is_write_out, second_is_write_out = Signal(), Signal()
+        head_is_write_out = Signal()
+        second_is_write_out = Signal()
         head_is_product = Signal()
         per_head = head.acc[1]
         m.d.comb += [
@@ -130,9 +132,15 @@ class Sequencer(wiring.Component):
         column = Signal(exact_log2(blen))
         group = Signal(group_bits(config))
         loaded = Signal()  # all columns, but the rows cannot begin
-        loading, complete, final = Signal(), Signal(), Signal()
-        streaming, end = Signal(), Signal()  # rows of a pass are read; its last one is
-        in_order, begin, finish = Signal(), Signal(), Signal()
+        loading = Signal()
+        complete = Signal()
+        final = Signal()
+        # rows of a pass are read; its last one is
+        streaming = Signal()
+        end = Signal()
+        in_order = Signal()
+        begin = Signal()
+        finish = Signal()
         first = Mux(per_head, group << exact_log2(blen), head.index)
         m.d.comb += [
             loading.eq(head_is_product & ~loaded),
@@ -153,7 +161,8 @@ class Sequencer(wiring.Component):
                 self.part.eq(head.index >> exact_log2(config.HLEN)),
             ]
 
-        row, last_row = Signal(exact_log2(mlen)), Signal(exact_log2(mlen))
+        row = Signal(exact_log2(mlen))
+        last_row = Signal(exact_log2(mlen))
         address = Signal(self._shapes.row_bits)
         rows: Any = Signal(slot_layout(config))  # what the slots of this pass have in common
         m.d.comb += end.eq(streaming & (row == last_row))

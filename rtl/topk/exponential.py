@@ -74,7 +74,8 @@ class FallingExp(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         reduced = Signal(FRACTION_BITS + POWER_BITS)  # Q
-        next_reduced, curve_bits = Signal.like(reduced), C0_BITS + C1_BITS + C2_BITS
+        next_reduced = Signal.like(reduced)
+        curve_bits = C0_BITS + C1_BITS + C2_BITS
         curve = Signal(data.StructLayout({"c0": C0_BITS, "c1": C1_BITS, "c2": C2_BITS}))
         power = Signal(RESULT_BITS + 1)  # P
         next_o = Signal.like(self.o)

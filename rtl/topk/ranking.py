@@ -81,7 +81,8 @@ class RankedList(wiring.Component):
         m = Module()
         # One signal, which costs an idle cycle of Amaranth's simulator less than one per entry.
         entries: Any = Signal(data.ArrayLayout(ENTRY, self._size))
-        x_valid, beaten = Signal(), Signal(self._size)
+        x_valid = Signal()
+        beaten = Signal(self._size)
         x: Any = Signal(ENTRY)
         m.d.comb += self.first.eq(entries[0])
 

@@ -86,11 +86,15 @@ class SelectedSoftmax(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         # Which of the stages difference, reduce, evaluate and sum have a logit, and the last one.
-        valid, last = Signal(4), Signal(4)
+        valid = Signal(4)
+        last = Signal(4)
         m.d.sync += [valid.eq(Cat(self.load, valid[:-1])), last.eq(Cat(self.last, last[:-1]))]
 
-        logit, largest, same = Signal(BF16.width), Signal(BF16.width), Signal()
-        top_key, total = Signal(BF16.width), Signal(FP32.width)
+        logit = Signal(BF16.width)
+        largest = Signal(BF16.width)
+        same = Signal()
+        top_key = Signal(BF16.width)
+        total = Signal(FP32.width)
         m.submodules.operand = operand = Module()
         value = Signal(BF16.width)
         with operand.If(self.load):
@@ -114,7 +118,8 @@ class SelectedSoftmax(wiring.Component):
         with m.If(valid[3]):
             m.d.sync += total.eq(accumulate.o)
 
-        reciprocal, fetch = Signal(FP32.width), Signal()
+        reciprocal = Signal(FP32.width)
+        fetch = Signal()
         m.submodules.divide = self._divide(total, top_key, last[3], reciprocal, fetch)
         self._weigh(m, exponential.o, valid[3], fetch, reciprocal)
         return m
@@ -126,8 +131,10 @@ class SelectedSoftmax(wiring.Component):
         last of them."""
         m = Module()
         divisor = FP32.significand_of(total)
-        rest, quotient = Signal(FP32.precision + 1), Signal(QUOTIENT_BITS - 1)
-        busy, step = Signal(), Signal(range(QUOTIENT_BITS))
+        rest = Signal(FP32.precision + 1)
+        quotient = Signal(QUOTIENT_BITS - 1)
+        busy = Signal()
+        step = Signal(range(QUOTIENT_BITS))
         with m.If(start):
             m.d.sync += [busy.eq(1), step.eq(0), rest.eq(FP32.hidden), quotient.eq(0)]
         with m.If(busy):
@@ -155,8 +162,11 @@ class SelectedSoftmax(wiring.Component):
         depth = max(2, self._size)
         m.submodules.terms = terms = memory.Memory(shape=FP32.width - 1, depth=depth, init=[])
         write, read = terms.write_port(), terms.read_port()
-        stored, fetched = Signal(range(depth + 1)), Signal(range(depth + 1))
-        fetching, y_valid, y_last = Signal(), Signal(), Signal()
+        stored = Signal(range(depth + 1))
+        fetched = Signal(range(depth + 1))
+        fetching = Signal()
+        y_valid = Signal()
+        y_last = Signal()
         m.submodules.product = product = FloatMul(FP32, BF16)
         product.bind(a=Cat(read.data, Const(0, 1)), b=reciprocal)
         m.d.comb += [

@@ -77,8 +77,11 @@ class TopkUnit(wiring.Component):
         m.submodules.softmax = softmax = self._softmax
         issue, read = self.issue.payload, self.vram_read
         job: Any = Signal(self._shapes.topk_issue)
-        expert, rank = Signal(EXPERTS_BITS), Signal(TOP_K_BITS)
-        final_expert, final_rank, picking = Signal(), Signal(), Signal()
+        expert = Signal(EXPERTS_BITS)
+        rank = Signal(TOP_K_BITS)
+        final_expert = Signal()
+        final_rank = Signal()
+        picking = Signal()
 
         # The logit of `expert`, which is in the row on the read port.
         m.submodules.pick = pick = Module()

@@ -61,7 +61,8 @@ class AddLanes(wiring.Component):
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        x, y = Signal.like(self.a), Signal.like(self.b)
+        x = Signal.like(self.a)
+        y = Signal.like(self.b)
         signs = Const(sum(BF16.sign_mask << BF16.width * i for i in range(self._lanes)), len(x))
         second = Mux(self.use_scalar, _in_every_lane(self.scalar, self._lanes), self.b)
         with m.If(self.load):
@@ -114,7 +115,8 @@ class MultiplyLanes(wiring.Component):
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        x, y = Signal.like(self.a), Signal.like(self.b)
+        x = Signal.like(self.a)
+        y = Signal.like(self.b)
         second = Mux(self.use_scalar, _in_every_lane(self.scalar, self._lanes), self.b)
         with m.If(self.load):
             m.d.sync += [x.eq(self.a), y.eq(second)]
@@ -154,7 +156,9 @@ class ClampLanes(wiring.Component):
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        x, y, is_max = Signal.like(self.a), Signal.like(self.bound), Signal()
+        x = Signal.like(self.a)
+        y = Signal.like(self.bound)
+        is_max = Signal()
         with m.If(self.load):
             m.d.sync += [x.eq(self.a), y.eq(self.bound), is_max.eq(self.is_max)]
         clamped = []
@@ -191,7 +195,8 @@ class ShiftLanes(wiring.Component):
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        x, amount = Signal.like(self.a), Signal.like(self.amount)
+        x = Signal.like(self.a)
+        amount = Signal.like(self.amount)
         with m.If(self.load):
             m.d.sync += [x.eq(self.a), amount.eq(self.amount)]
         # One stage per bit of the amount. The last one moves by all lanes: nothing is left.

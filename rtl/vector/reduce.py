@@ -199,7 +199,8 @@ class Reduction(wiring.Component):
 
         # The starting value has a register for each kind, so that the other kind's leaf is quiet.
         meet, merge, last = (flight[self.latency - back] for back in (3, 2, 1))
-        sum_start, max_start = Signal(BF16.width), Signal(BF16.width)
+        sum_start = Signal(BF16.width)
+        max_start = Signal(BF16.width)
         with m.If(meet.valid):
             with m.If(meet.is_max):
                 m.d.sync += max_start.eq(meet.start)
@@ -211,7 +212,8 @@ class Reduction(wiring.Component):
         m.submodules.max_merge = highest = BF16MinMax().bind(
             a=max_start, b=self._max.o, is_max=Const(1, 1)
         )
-        total, maximum = Signal(FP32.width), Signal(BF16.width)
+        total = Signal(FP32.width)
+        maximum = Signal(BF16.width)
         with m.If(merge.valid):
             with m.If(merge.is_max):
                 m.d.sync += maximum.eq(highest.o)

@@ -145,9 +145,13 @@ class VectorUnit(wiring.Component):
         # Cycle 0: addresses. They move on only when the instruction in x_ has had its last pass, so
         # that its row stays on the read port until then.
         issue = self.issue.payload
-        x_valid, x, x_pass = Signal(), Signal(self._shapes.vector_issue), Signal(range(passes))
-        x_kind, x_last = Signal(Kind), Signal()
-        accept, kind = Signal(), Signal(Kind)
+        x_valid = Signal()
+        x = Signal(self._shapes.vector_issue)
+        x_pass = Signal(range(passes))
+        x_kind = Signal(Kind)
+        x_last = Signal()
+        accept = Signal()
+        kind = Signal(Kind)
         m.submodules.fetch = fetch = Module()
         with fetch.Switch(issue.op):
             for each, ops in OPS.items():
@@ -208,7 +212,8 @@ class VectorUnit(wiring.Component):
 
         # Cycle 2: the result, in the register that is the write port. Early passes leave theirs
         # there too: nobody else needs it before the last one.
-        w_valid, w_kept = Signal(), Signal.like(a, name="w_kept")
+        w_valid = Signal()
+        w_kept = Signal.like(a, name="w_kept")
         w = Signal(
             data.StructLayout(
                 {

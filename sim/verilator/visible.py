@@ -32,8 +32,8 @@ class Visible:
     """Numbers the variables that the host may see; they must be kept by Verilator.
 
     Visible are the ports of the top, memories, registers that can be reached from the top by
-    attributes, all such signals of the dispatcher, and what `find` is asked for. Every other signal may be optimised away: to keep all
-    of them would make the machine several times slower.
+    attributes, all such signals of the dispatcher, and what `find` is asked for. Every other signal
+    may be optimised away: to keep all of them would make the machine several times slower.
     """
 
     def __init__(self, design: Design, known: Reachable) -> None:
