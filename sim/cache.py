@@ -24,8 +24,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Lists or removes the engines that were compiled before."""
     parser = argparse.ArgumentParser(
         prog="python -m sim.cache",
-        description="The cache of engine 'compiled'. An entry is used again only for the same "
-        "sources, configuration, versions, compiler and processor, so old ones only take space.",
+        description="The cache of the engines 'compiled' and 'verilator'. An entry is used again "
+        "only for the same sources, configuration, versions, compiler and processor, so old ones "
+        "only take space.",
     )
     parser.add_argument("action", choices=("list", "clear"), help="show all entries, or remove all")
     action = parser.parse_args(arguments).action

@@ -2,6 +2,7 @@
 text."""
 
 import os
+import shutil
 from collections.abc import Callable
 
 import pytest
@@ -19,6 +20,12 @@ _ENGINES: dict[tuple[str, str], Engine] = {}
 #: Continuous integration must have a compiler: there the tests fail instead of passing by absence.
 needs_compiler = pytest.mark.skipif(
     find_compiler() is None and "CI" not in os.environ, reason="there is no C compiler"
+)
+
+#: The same for the C++ compiler that Verilator's output needs.
+needs_cxx = pytest.mark.skipif(
+    not any(map(shutil.which, ("g++", "clang++", "c++"))) and "CI" not in os.environ,
+    reason="there is no C++ compiler",
 )
 
 

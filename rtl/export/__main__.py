@@ -75,7 +75,9 @@ Exit code: 0 written (and every check holds); 1 a check failed; 2 it cannot be d
 def main(arguments: Sequence[str] | None = None) -> int:
     """Writes the files; see the exit codes in --help."""
     args = _parser().parse_args(arguments)
-    console, progress = Console(), Console(stderr=True)
+    # What goes into a file is not cut to the width of a terminal.
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    progress = Console(stderr=True)
     try:
         if args.ports not in (None, "-") and Path(args.ports).suffix not in (".md", ".json"):
             raise ValueError(f"--ports {args.ports}: must end in .md or .json")

@@ -74,7 +74,8 @@ class Statistics:
             "leaves",
         )
         for head in heads:
-            table.add_column(head, justify="left" if head == "unit" else "right")
+            left = head == "unit"
+            table.add_column(head, justify="left" if left else "right", no_wrap=left)
         for name, amount in (*self.units.items(), ("total", self.total)):
             if name == "total":
                 table.add_section()

@@ -1,5 +1,6 @@
 """Verilator and the C++ compiler of this machine."""
 
+import importlib.metadata
 import importlib.util
 import os
 import shutil
@@ -56,7 +57,10 @@ def find_verilator() -> Tool:
     )
     if run.returncode:
         raise CompilerError(f"{binary} does not run: {run.stderr.strip()}")
-    return Tool((binary,), environment, run.stdout.strip(), root / "include")
+    # Builds of the package call themselves "unknown", so its own version is given too.
+    release = "" if spec is None else f" {importlib.metadata.version('verilator')}"
+    version = f"Verilator{release} ({run.stdout.strip()})"
+    return Tool((binary,), environment, version, root / "include")
 
 
 @cache

@@ -18,7 +18,7 @@ from sim.verilator.access import Constant, Variable, VerilatedAccessors, contain
 from testbench.fuzz.run import on_both
 from testbench.fuzz.session import case_of
 from testbench.shared_case import build_case, spec_of
-from tests.conftest import engine_for
+from tests.conftest import engine_for, needs_compiler, needs_cxx
 from tests.sim.test_sim_compiled_machine import LateLog, outcome, state
 
 TINY = PRESETS["tiny"]
@@ -41,6 +41,8 @@ def equal(prepare: Any, **options: Any) -> list[Simulation]:
 
 
 @pytest.mark.slow
+@needs_cxx
+@needs_compiler
 @pytest.mark.parametrize(
     ("arch", "rows", "issue"), [("deepseek", 5, "overlap"), ("qwen2", 8, "serial")]
 )
@@ -57,6 +59,8 @@ def test_a_shared_expert_is_equal_on_three_engines(arch, rows, issue):
 
 
 @pytest.mark.slow
+@needs_cxx
+@needs_compiler
 def test_random_programs_have_the_same_events_in_the_same_cycles():
     check = on_both((engine_for(TINY, "compiled"), engine_for(TINY, "verilator")), ("overlap",))
     causes: set[Trap] = set()
@@ -69,6 +73,8 @@ def test_random_programs_have_the_same_events_in_the_same_cycles():
 
 
 @pytest.mark.slow
+@needs_cxx
+@needs_compiler
 def test_a_disturbed_memory_is_the_same_device():
     case = build_case(TINY, spec_of("deepseek", hidden=8, intermediate=8), rows=4)
 
@@ -84,6 +90,8 @@ def test_a_disturbed_memory_is_the_same_device():
 
 
 @pytest.mark.slow
+@needs_cxx
+@needs_compiler
 def test_events_are_the_same_cycle_by_cycle_and_from_the_log():
     case = build_case(TINY, spec_of("deepseek", hidden=8, intermediate=8), rows=4)
     logs = []
@@ -100,6 +108,8 @@ def test_events_are_the_same_cycle_by_cycle_and_from_the_log():
 
 
 @pytest.mark.slow
+@needs_cxx
+@needs_compiler
 def test_traps_and_a_watchdog_are_reported_alike():
     loop = "C_LOOP_START gp1, 1000\nS_ADDI_INT gp3, gp3, 1\nV_ADD_VV gp2, gp2, gp2\nC_LOOP_END gp1"
     for text, options in (
@@ -116,6 +126,8 @@ def test_traps_and_a_watchdog_are_reported_alike():
 
 
 @pytest.mark.slow
+@needs_cxx
+@needs_compiler
 def test_what_is_not_kept_is_refused_by_name():
     engine = engine_for(TINY, "verilator")
     with pytest.raises(KeyError, match="keeps ports, registers and memories only"):
