@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,8 @@ from rtl.top import PlenaTop
 from sim.compiled import cache
 from sim.compiled.host import NetlistAccessors, host_source
 from sim.compiled.model import Model, Place, describe, place_of
-from sim.compiled.netlist import extract
-from sim.compiled.paths import reachable
+from sim.compiled.netlist import Netlist, extract
+from sim.compiled.paths import Reachable, reachable
 from sim.compiled.program import Program, make_program
 from sim.compiled.toolchain import (
     INSTALL_HINT,
@@ -25,7 +25,10 @@ from sim.compiled.toolchain import (
 )
 from sim.probe import Probe
 
-__all__ = ["build_model", "cached_entry", "entry_for"]
+__all__ = ["Change", "build_engine", "build_model", "cached_entry", "entry_for"]
+
+#: Changes a netlist before it becomes C; returns more entries for the description.
+Change = Callable[[Netlist, Reachable], dict[str, Any]]
 
 
 def cached_entry(config: PlenaConfig) -> cache.Entry | None:
@@ -47,7 +50,7 @@ def entry_for(config: PlenaConfig) -> tuple[cache.Entry, bool]:
     entry = cache.find(key)
     if entry is not None:
         return entry, True
-    return cache.store(key, lambda folder: _build(config, compiler, folder)), False
+    return cache.store(key, lambda folder: build_engine(config, compiler, folder)), False
 
 
 def build_model(
@@ -70,13 +73,17 @@ def build_model(
     return Model(library, describe(program)), places, program, netlist.memory_data
 
 
-def _build(config: PlenaConfig, compiler: Compiler, folder: Path) -> dict[str, Any]:
+def build_engine(
+    config: PlenaConfig, compiler: Compiler, folder: Path, change: Change | None = None
+) -> dict[str, Any]:
+    """Build an engine into an empty folder, for `cache.store`; `change` is for experiments."""
     started = time.perf_counter()
     probe = Probe(PlenaTop(config))
     known = reachable(probe)  # before elaboration, which replaces some of the ports
     netlist = extract(probe)
+    more = change(netlist, known) if change is not None else {}
     program = make_program(netlist, lambda emitter: host_source(probe, NetlistAccessors(emitter)))
-    description = describe(program)
+    description = describe(program) | more
     description["signals"] = {
         path: place_of(netlist.signal(s)) for path, s in known.signals.items() if netlist.knows(s)
     }

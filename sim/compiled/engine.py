@@ -9,6 +9,7 @@ from amaranth.hdl import MemoryData, Shape, Signal, Value
 from isa.config import PlenaConfig
 from isa.image import ProgramImage
 from sim.compiled.build import entry_for
+from sim.compiled.cache import Entry
 from sim.compiled.evaluation import evaluate
 from sim.compiled.hostloop import HostLoop
 from sim.compiled.model import Model, Place
@@ -27,17 +28,21 @@ class CompiledEngine(Engine):
     already. The top is
     never elaborated in this process: a signal is found by its attribute path from the probe.
 
+    Args:
+        config: the machine.
+        entry: a built engine of it, for experiments; the one in the cache by default.
+
     Raises:
         CompilerError: there is no C compiler (the message says what to install), or it failed.
     """
 
     name = "compiled"
 
-    def __init__(self, config: PlenaConfig) -> None:
+    def __init__(self, config: PlenaConfig, entry: Entry | None = None) -> None:
         started = time.perf_counter()
         super().__init__(config)
         self._reachable = reachable(self.probe)
-        entry, self.cached = entry_for(config)
+        entry, self.cached = (entry, True) if entry is not None else entry_for(config)
         description: dict[str, Any] = entry.description()
         self.model = Model(entry.library, description)
         self._signals: dict[str, Place] = description["signals"]

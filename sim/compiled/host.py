@@ -5,6 +5,8 @@ from typing import Protocol
 
 from amaranth.hdl import Value, ValueLike
 
+from isa.opcodes import Unit
+from rtl.interfaces import SLOT_BITS
 from sim.compiled.scalar import ctype
 from sim.compiled.terms import Term
 from sim.compiled.units import UnitEmitter
@@ -167,6 +169,8 @@ def host_source(probe: Probe, a: Accessors) -> str:
         "STATE_MASK": probe.state_mask,
         "HALTED_STATE": probe.halted,
         "COUNTING_BIT": probe.counting_bit,
+        "ORDER_ROOM": (1 << SLOT_BITS) + 1,
+        "UNITS": len(Unit),
         "REQUEST_BIT": probe.request_bit,
         "DISPATCH_BIT": probe.dispatch_bit,
         "COMPLETION_MASK": probe.completion_mask,

@@ -129,8 +129,11 @@ static void bill(host_t *h, i64 front) {
   }
 }
 
+/* What broken hardware may do besides (an unknown unit, more instructions than slots, completions from nowhere) is left
+   out: lock step and the accounting identities report it, and nothing is written out of bounds. */
 static void account_dispatch(host_t *h, i64 pc, i64 unit) {
   bill(h, pc);
+  if (h->progress[0] >= ORDER_ROOM || unit >= UNITS) return;
   i64 *entry = h->order + 2 * h->progress[0]++;
   entry[0] = pc; entry[1] = unit;
 }
@@ -138,6 +141,7 @@ static void account_dispatch(host_t *h, i64 pc, i64 unit) {
 static void account_completion(host_t *h, i64 pc, int immediate) {
   bill(h, pc);
   h->completed[pc]++;
+  if (!h->progress[0]) return;
   i64 last = --h->progress[0], slot = 0;
   if (immediate) { /* the one just dispatched, which never was unfinished */
     i64 unit = h->order[2 * last + 1];

@@ -1,0 +1,1 @@
+"""Mutation testing: small changes of the RTL's netlist, each of which the tests must notice."""

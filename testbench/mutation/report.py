@@ -1,0 +1,103 @@
+"""What a hunt found, per unit: counts, rates, and the survivors that nobody has explained."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rich.table import Table
+
+from testbench.mutation.hunt import CHECKS, EQUAL, Verdict
+from testbench.mutation.survivors import Explanation, explanation
+
+#: The part of a unit's mutants that the tests must kill.
+REQUIRED = 0.95
+
+
+@dataclass(frozen=True)
+class UnitReport:
+    """The result of one unit.
+
+    Attributes:
+        killed: by check.
+        proven: equal to the original on all inputs; not counted.
+        equivalent: equivalent by the argument in the file of survivors; not counted.
+        survivors: all others, explained or not.
+        unexplained: those that the file does not mention.
+    """
+
+    unit: str
+    mutants: int
+    killed: Counter[str]
+    proven: int
+    equivalent: int
+    survivors: list[Verdict] = field(repr=False)
+    unexplained: list[Verdict] = field(repr=False)
+
+    @property
+    def counted(self) -> int:
+        """Mutants that can be told from the original."""
+        return self.mutants - self.proven - self.equivalent
+
+    @property
+    def rate(self) -> float:
+        """The part of the counted mutants that was killed."""
+        return self.killed.total() / self.counted if self.counted else 1.0
+
+    @property
+    def ok(self) -> bool:
+        """Whether enough were killed, and every survivor is explained."""
+        return self.rate >= REQUIRED and not self.unexplained
+
+
+def report_of(unit: str, verdicts: Sequence[Verdict], known: Sequence[Explanation]) -> UnitReport:
+    """Counts of one unit."""
+    alive = [v for v in verdicts if not v.by]
+    explained = [(v, explanation(known, v.mutant)) for v in alive]
+    equivalent = [v for v, e in explained if e is not None and e.equivalent]
+    return UnitReport(
+        unit,
+        len(verdicts),
+        Counter(v.by for v in verdicts if v.by and v.by != EQUAL),
+        sum(v.by == EQUAL for v in verdicts),
+        len(equivalent),
+        [v for v, e in explained if e is None or not e.equivalent],
+        [v for v, e in explained if e is None],
+    )
+
+
+def table(reports: Sequence[UnitReport]) -> Table:
+    """Units by checks."""
+    right: Any = {"justify": "right"}
+    result = Table("unit")
+    for name in ("mutants", *CHECKS, "equivalent", "survivors", "rate"):
+        result.add_column(name, **right)
+    for r in reports:
+        checks = [str(r.killed[name] or "") for name in CHECKS]
+        equal = str(r.proven + r.equivalent or "")
+        left = f"{len(r.survivors)}" if r.survivors else ""
+        mark = "" if r.ok else " FAIL"
+        result.add_row(r.unit, str(r.mutants), *checks, equal, left, f"{100 * r.rate:.1f} %{mark}")
+    return result
+
+
+def as_json(reports: Sequence[UnitReport], seed: int) -> dict[str, Any]:
+    """The report as a document: per unit the counts, and per survivor its key and line."""
+    return {
+        "seed": seed,
+        "units": {
+            r.unit: {
+                "mutants": r.mutants,
+                "killed": dict(r.killed),
+                "proven_equal": r.proven,
+                "equivalent": r.equivalent,
+                "rate": round(r.rate, 4),
+                "survivors": [
+                    {"key": v.mutant.key, "source": v.mutant.source, "line": v.mutant.line}
+                    for v in r.survivors
+                ],
+                "unexplained": [v.mutant.key for v in r.unexplained],
+            }
+            for r in reports
+        },
+    }

@@ -1,0 +1,129 @@
+"""The directed programs, and those that fill the scoreboard: the hardware agrees with the machine,
+and each reaches what it is for."""
+
+from collections import Counter
+from itertools import chain
+
+import pytest
+
+from isa.config import PRESETS
+from isa.stages import Stage
+from isa.traps import Trap
+from sim.lockstep import LockstepError
+from sim.machine import Machine
+from sim.machine.addresses import Stop
+from sim.observers import Completed, Dispatched, Observer
+from testbench.fuzz.case import FuzzCase, Line
+from testbench.fuzz.crowded import CrowdedGenerator
+from testbench.fuzz.dense import dense
+from testbench.fuzz.meetings import meetings
+from testbench.fuzz.restarts import run_through
+from testbench.fuzz.run import is_runnable, run_case, under
+from testbench.fuzz.session import EVERY_OPCODE
+from testbench.fuzz.sweeps import contents, sweeps
+from tests.conftest import engine_for, needs_compiler
+
+CONFIG = PRESETS["tiny"].replace(name="two heads", HLEN=4)
+DIRECTED = dict(chain(meetings(CONFIG), dense(CONFIG)))
+SWEEPS = dict(sweeps(CONFIG))
+#: Sweeps that are over in a second or two; all of them take two minutes.
+SHORT = ("loops", "opcodes", "bases of H_STORE_V")
+
+pytestmark = needs_compiler
+
+
+class InFlight(Observer):
+    """The most instructions that were unfinished at once, and the stages that were dispatched."""
+
+    accepts_late_events = True
+
+    def __init__(self) -> None:
+        self.now, self.most = 0, 0
+        self.stages: set[int] = set()
+
+    def dispatched(self, event: Dispatched) -> None:
+        self.now += 1
+        self.stages.add(event.stage)
+
+    def completed(self, event: Completed) -> None:
+        self.most = max(self.most, self.now)
+        self.now -= 1
+
+
+@pytest.mark.parametrize("name", DIRECTED)
+def test_directed_programs_agree_under_both_policies(name: str):
+    check = under(("overlap", "serial"), engine_for(CONFIG, "compiled"))
+    outcomes = check(DIRECTED[name])
+    assert outcomes[-1].failure == ""
+    assert [o.cause for o in outcomes] == [Trap.DONE, Trap.DONE]
+
+
+def test_crowded_programs_agree_and_fill_the_scoreboard():
+    engine, watch = engine_for(CONFIG, "compiled"), InFlight()
+    for seed in range(12):
+        case = CrowdedGenerator(CONFIG, seed, EVERY_OPCODE).case("overlap")
+        if is_runnable(case):
+            watch.now = 0
+            assert run_case(case, engine, watch).failure == "", seed
+    assert watch.most > CONFIG.INFLIGHT  # with the one at dispatch
+    assert watch.stages == set(Stage)
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_a_sweep_goes_on_behind_its_traps(name: str):
+    check_sweep(name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in SWEEPS if name not in SHORT])
+def test_every_sweep(name: str):
+    check_sweep(name)
+
+
+def check_sweep(name: str) -> None:
+    results = run_through(SWEEPS[name], engine_for(CONFIG, "compiled"))
+    assert results[-1].cause is Trap.DONE
+    assert len(results) > 20
+    words = len(SWEEPS[name].image().words)
+    assert results[-1].pc == words
+
+
+def test_sweeps_meet_every_trap():
+    causes: Counter[Trap] = Counter()
+    for case in SWEEPS.values():
+        machine = Machine(case.config, case.image(), case.hbm())
+        case.contents.load(machine.memories, machine.hbm)
+        entry = 0
+        while entry is not None:
+            halt = machine.run(entry=entry)
+            causes[halt.cause] += 1
+            entry = None if halt.cause in (Trap.DONE, Trap.WATCHDOG) else halt.pc + 1
+    assert set(Trap) - causes.keys() == {Trap.NONE, Trap.WATCHDOG}
+
+
+def test_a_wrong_limit_is_noticed(monkeypatch: pytest.MonkeyPatch):
+    """A machine whose INT_MEM is one word shorter than the hardware's."""
+    original = Machine.step
+
+    def step(self, log=None):
+        words = self.memories.config.INT_MEM_WORDS
+        if self._words[self.pc] & 0x3F == 0x26 and self.memories.gp[2] == words - 1:
+            self.halt = self._record(self.pc, Stop(Trap.INT_MEM_ADDRESS, words - 1))
+            return self.halt
+        return original(self, log)
+
+    monkeypatch.setattr(Machine, "step", step)
+    with pytest.raises(LockstepError, match="dispatched, but the machine traps"):
+        run_through(SWEEPS["addresses of S_LD_INT"], engine_for(CONFIG, "compiled"))
+
+
+def test_programs_are_the_same_every_time():
+    again = dict(chain(meetings(CONFIG), dense(CONFIG)))
+    assert {n: c.source() for n, c in again.items()} == {n: c.source() for n, c in DIRECTED.items()}
+    assert len({case.source() for case in DIRECTED.values()}) == len(DIRECTED)
+
+
+def test_a_program_goes_on_at_the_next_instruction():
+    case = FuzzCase(CONFIG, (Line("C_LOOP_END gp1"), Line("C_BREAK")), contents(CONFIG, 0))
+    results = run_through(case, engine_for(CONFIG, "compiled"))
+    assert [r.cause for r in results] == [Trap.LOOP_MISMATCH, Trap.BREAK, Trap.DONE]
