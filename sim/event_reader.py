@@ -13,14 +13,15 @@ class EventReader:
     Args:
         engine: whose top and probe are read.
         observers: all of them.
-        outside: those that the caller of a run attached; only they get writes of registers and
-        words, and the state registers of a dispatch.
+        outside: those that the caller of a run attached. If one of them wants the writes of
+        registers and words (it overrides `stored`), dispatches carry the state registers too.
     """
 
     def __init__(
         self, engine: Engine, observers: Sequence[Observer], outside: Sequence[Observer]
     ) -> None:
-        self._engine, self._observers, self._outside = engine, observers, outside
+        self._engine, self._observers = engine, observers
+        self._storing = [o for o in outside if type(o).stored is not Observer.stored]
 
     def read(self, flags: int, cycle: int) -> None:
         """The events of `cycle`: dispatch, completions, rows, then registers and words."""
@@ -35,13 +36,13 @@ class EventReader:
             for bit, write in probe.write_bits.items():
                 if flags & bit:
                     self._written(cycle, write)
-        if flags & probe.word_mask and self._outside:
+        if flags & probe.word_mask and self._storing:
             self._stored(flags, cycle)
 
     def _dispatched(self, cycle: int) -> None:
         get, probe = self._engine.get, self._engine.probe
         d = self._engine.top.dispatch
-        registers = probe.state_registers.values() if self._outside else ()
+        registers = probe.state_registers.values() if self._storing else ()
         state = tuple(get(register) for register in registers)
         event = Dispatched(cycle, get(d.pc), get(d.word), get(d.stage), get(d.unit), state)
         for observer in self._observers:
@@ -71,5 +72,5 @@ class EventReader:
         for bit, port in self._engine.probe.word_bits.items():
             if flags & bit:
                 event = Stored(cycle, port.file, get(port.index), get(port.value))
-                for observer in self._outside:
+                for observer in self._storing:
                     observer.stored(event)

@@ -15,7 +15,8 @@ class TagError(AssertionError):
 class Dispatched(NamedTuple):
     """An instruction left the dispatcher.
 
-    `state`: what the state registers held before it, in the order of `Memories.read_state`.
+    `state`: what the state registers held before it, in the order of `Memories.read_state`; may
+    be left out when no observer wants `Stored` events.
     """
 
     cycle: int
