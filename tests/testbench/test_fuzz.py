@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import testbench.fuzz as records
 from isa.config import PRESETS
 from isa.opcodes import BY_MNEMONIC, OPCODES, Extent
 from isa.traps import Trap
@@ -21,7 +22,7 @@ from testbench.fuzz.addresses import AddressRules, Known
 from testbench.fuzz.case import Contents, Device, FuzzCase, Line, Loop
 from testbench.fuzz.final import Final
 from testbench.fuzz.generator import Generator
-from testbench.fuzz.record import Record, RecordError
+from testbench.fuzz.record import BLOCK, Record, RecordError
 from testbench.fuzz.run import Outcome, is_runnable, on_both, run_case, under
 from testbench.fuzz.session import EVERY_OPCODE as EVERY
 from testbench.fuzz.session import case_of
@@ -256,3 +257,13 @@ def test_a_record_goes_on_and_verifies(
     file.write_text("{}")
     with pytest.raises(RecordError, match="not a record of"):
         Record.load(file)
+
+
+@pytest.mark.parametrize("config", ["tiny", "small"])
+def test_the_kept_records_are_whole_and_readable(config: str):
+    record = Record.load(Path(records.__file__).parent / "records" / f"{config}.json")
+    assert (record.config, record.policies, record.failures) == (config, BOTH, [])
+    assert record.total >= 1_000_000
+    assert record.executed.keys() == EVERY
+    seeds = [block.first_seed for block in record.blocks]
+    assert seeds == list(range(record.first_seed, record.next_seed, BLOCK))
