@@ -15,29 +15,31 @@ _ROUNDS = 24
 Step = Callable[["_Pairs"], None]
 
 
-def meetings(config: PlenaConfig) -> Iterator[tuple[str, FuzzCase]]:
-    """All programs, with a name each."""
-    for seed in range(6):
+def meetings(config: PlenaConfig, count: int = 6) -> Iterator[tuple[str, FuzzCase]]:
+    """`count` programs, with a name each."""
+    for seed in range(count):
         source = _Pairs(config, seed)
         for _ in range(_ROUNDS):
             source.meeting()
-        device = Device(seed=seed, extra_latency=(0, 30)[seed % 2])
+        device = Device(seed=seed, extra_latency=(0, 400, 150)[seed % 3])
         yield f"pairs in slots {seed}", source.case(contents(config, 100 + seed), device)
 
 
 class _Pairs(Source):
     """`meeting` puts an older and a younger instruction behind a crowd of transfers, which keeps
-    the slots before theirs, and waits for all of them at a C_BREAK."""
+    the slots before theirs, and waits for all of them at a C_BREAK. Meetings go through all slots
+    and all kinds of conflicts in turn."""
 
     def __init__(self, config: PlenaConfig, seed: int) -> None:
         super().__init__(config)
         self.rng = random.Random(f"pairs {seed}")
+        self.number = _ROUNDS * seed  # of the meeting, in all programs
         self.gp(12, 2048)
         self.op("C_SET_SCALE_REG", 12)
         self.gp(12, 0)
 
     def meeting(self) -> None:
-        """One pair, in a random slot, on the same rows, tiles and words, or beside them."""
+        """One pair, in the next slot, on the same rows, tiles and words, or beside them."""
         rng, c = self.rng, self.config
         first = rng.randrange(64)
         near = rng.choice((0, 0, 0, 1, -1, 3, -3, 4, -4, 1 << rng.randrange(6)))
@@ -52,8 +54,12 @@ class _Pairs(Source):
         self.gp(7, (c.VRAM_ROWS // 2 + 4 * rng.randrange(64)) * c.MLEN)
         self.gp(8, (4 + rng.randrange(c.MRAM_TILES - 4)) * c.tile_elements)
         older, younger = rng.choice(_STEPS), rng.choice(_STEPS)
+        slot, conflict = self.number % c.INFLIGHT, self.number // c.INFLIGHT % len(_CONFLICTS)
+        self.number += 1
+        if rng.random() < 0.8:
+            older, younger = (rng.choice(steps) for steps in _CONFLICTS[conflict])
         self.mark(rng.choice(list(Stage)).label)
-        for _ in range(rng.randrange(c.INFLIGHT)):
+        for _ in range(slot):
             if rng.random() < 0.2:
                 self.op("H_PREFETCH_M", 8, 12, 0, 0, 0)
             else:
@@ -103,4 +109,34 @@ _STEPS: tuple[Step, ...] = (
     lambda s: s.op("H_PREFETCH_M", _m(s), 12, 0, 0, 0),
     lambda s: s.op("H_PREFETCH_V", _r(s), 12, 0, 0, 0),
     lambda s: s.op("H_STORE_V", _r(s), 12, 0, 0, 0),
+)
+
+_MNEMONICS: tuple[str, ...] = (
+    *("V_ADD_VV", "V_EXP_V", "V_RED_SUM", "V_MUL_VF", "S_MAP_V_FP", "S_LD_FP", "S_ST_FP"),
+    *("S_LD_INT", "S_ST_INT", "V_TOPK", "M_MM", "M_TMM", "M_MM_WO", "M_MV", "M_MV_WO"),
+    *("M_BMM", "M_BMM_WO", "M_BMV", "M_BMV_WO", "H_PREFETCH_M", "H_PREFETCH_V", "H_STORE_V"),
+)
+_STEP_OF = dict(zip(_MNEMONICS, _STEPS, strict=True))
+
+
+def _named(*mnemonics: str) -> tuple[Step, ...]:
+    return tuple(_STEP_OF[m] for m in mnemonics)
+
+
+_FP, _INT, _TOPK = ("S_LD_FP", "S_ST_FP", "S_MAP_V_FP"), ("S_LD_INT", "S_ST_INT"), ("V_TOPK",)
+_PRODUCTS = ("M_MM", "M_TMM", "M_MV", "M_BMM", "M_BMV")
+_TWO_ROWS, _TRANSFERS = ("V_ADD_VV",), ("H_PREFETCH_V", "H_STORE_V")
+_WRITERS = ("H_PREFETCH_V", "S_MAP_V_FP", "M_MM_WO", "M_MV_WO", "M_BMV_WO")
+#: Older and younger ones that meet in one of the scoreboard's rules: words, tiles, rows.
+_CONFLICTS = (
+    (_named(*_FP), _named(*_TOPK)),
+    (_named(*_TOPK), _named(*_FP)),
+    (_named(*_INT), _named(*_TOPK)),
+    (_named(*_TOPK), _named(*_INT)),
+    (_named(*_PRODUCTS), _named("H_PREFETCH_M")),
+    (_named("H_PREFETCH_M"), _named(*_PRODUCTS, "H_PREFETCH_M")),
+    (_named(*_TWO_ROWS), _named(*_WRITERS)),
+    (_named(*_WRITERS), _named(*_TWO_ROWS, "V_EXP_V", "M_MM", "V_TOPK")),
+    (_named(*_TRANSFERS), _named(*_WRITERS, *_TWO_ROWS)),
+    (_named(*_PRODUCTS, *_TOPK), _named(*_TRANSFERS, *_TWO_ROWS)),
 )

@@ -19,7 +19,7 @@ from testbench.mutation.proof import Prover
 from testbench.mutation.schemata import SELECT_BITS, build_in
 from testbench.mutation.sites import Input, Locations, Planned, choose, machine_inputs
 from testbench.mutation.sources import sources_digest
-from testbench.mutation.terms import Uses
+from testbench.mutation.terms import Uses, ones
 from testbench.mutation.units import CONFIG, unit_of
 
 #: Elements of a path in the engine's netlist that lie above the machine: the probe, and its top.
@@ -106,6 +106,9 @@ def _choose(
         number = given.place[1]
         if given.consumer is not None and isinstance(number, int):
             return uses.of_operand(given.consumer, number)
+        if given.target is not None:
+            net, start = given.target
+            return uses.nets.get(net, 0) >> start & ones(given.term.width)
         return uses.terms.get(id(given.term), 0)
 
     inputs = [i for i in machine_inputs(netlist, locations, TOP) if unit_of(i.module) == unit]

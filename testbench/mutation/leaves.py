@@ -34,6 +34,7 @@ Words = npt.NDArray[Any]
 _SELECT = "mutant"
 #: Sets of random operands that a survivor is run on.
 _ROUNDS = 12
+_PROOF_SECONDS = 5
 
 
 @dataclass
@@ -147,7 +148,7 @@ class _MutantFunction(LeafFunction):
     def prover(self, title: str) -> Prover:
         """For mutants that change nothing."""
         roots = [((number, port), term) for number, (port, term) in self._numbered()]
-        return Prover(self._factory, {(title,): roots})
+        return Prover(self._factory, {(title,): roots}, seconds=_PROOF_SECONDS)
 
 
 def _distinct(names: tuple[str, ...]) -> list[tuple[str, Leaf]]:
@@ -156,7 +157,7 @@ def _distinct(names: tuple[str, ...]) -> list[tuple[str, Leaf]]:
     for cell in extract(PlenaTop(CONFIG)).leaves:
         kind, parameters, _ = cell.leaf.key
         if kind in names:
-            shown = ",".join(f"{k}={v}" for k, v in parameters)
+            shown = ",".join(f"{k}={getattr(v, 'name', v)}" for k, v in parameters)
             found.setdefault(f"{kind}({shown})", cell.leaf)
     return sorted(found.items())
 

@@ -16,6 +16,8 @@ from testbench.fuzz.sweeps import sweeps
 
 #: Seeds that run before the directed programs: most mutants need no more.
 _DIRECTED_BEHIND = 8
+#: Directed programs of each kind; more than in the default tests.
+_MEETINGS, _DENSE = 40, 12
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ def programs(config: PlenaConfig, count: int) -> Iterator[Program]:
         if is_runnable(crowded):
             yield Program(f"crowded {seed}", crowded, by_ports=seed < 6)
         if seed == min(count, _DIRECTED_BEHIND) - 1:
-            for directed in (meetings, dense):
-                yield from (Program(name, case) for name, case in directed(config))
+            yield from (Program(name, case) for name, case in meetings(config, _MEETINGS))
+            yield from (Program(name, case) for name, case in dense(config, _DENSE))
             for name, case in sweeps(config):
                 yield Program(name, case, through_traps=True)

@@ -14,8 +14,6 @@ from testbench.mutation.sites import Planned
 
 __all__ = ["Prover"]
 
-_TIME_LIMIT_MS = 2_000
-
 _KINDS = {
     "add": "BV_ADD",
     "sub": "BV_SUB",
@@ -48,15 +46,20 @@ class Prover(Builder):
     Args:
         factory: of the terms.
         roots: what every module's statements, ports and leaves take.
+        seconds: for one mutant.
 
     Raises:
         FormalToolsMissing: the solver is not installed.
     """
 
     def __init__(
-        self, factory: TermFactory, roots: Mapping[tuple[str, ...], Sequence[tuple[Any, Term]]]
+        self,
+        factory: TermFactory,
+        roots: Mapping[tuple[str, ...], Sequence[tuple[Any, Term]]],
+        seconds: int = 2,
     ) -> None:
         super().__init__()
+        self._limit = 1000 * seconds
         self._factory, self._roots = factory, roots
         self._known: dict[int, Any] = {}
         self._kept: list[Term] = []
@@ -84,7 +87,7 @@ class Prover(Builder):
 
     def _solver(self) -> Any:
         options = self.bitwuzla.Options()
-        options.set(self.bitwuzla.Option.TIME_LIMIT_PER, _TIME_LIMIT_MS)
+        options.set(self.bitwuzla.Option.TIME_LIMIT_PER, self._limit)
         return self.bitwuzla.Bitwuzla(self.tm, options)
 
     def _term(self, term: Term) -> Any:

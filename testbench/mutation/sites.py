@@ -28,6 +28,7 @@ class Input:
         label: driven signal, cell and operand, for the key.
         term: the value that the input sees. `control` is where a control bit may come from.
         consumer: the cell, unless it is a statement, a port or a leaf.
+        target: net and first bit that an assignment drives.
     """
 
     place: tuple[int, int | str]
@@ -38,6 +39,7 @@ class Input:
     control: Term
     where: SourceLine
     consumer: Term | None = None
+    target: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -98,11 +100,12 @@ class _Collector:
         cell: str,
         term: Term,
         where: SourceLine,
+        target: tuple[int, int] | None = None,
     ) -> None:
         """What a statement, a memory's port or a leaf takes, and the cells behind it."""
         where = self._locations.term(term) or where
         label = self._label(module, net, cell)
-        self.inputs.append(Input(place, module, label, cell, term, term, where))
+        self.inputs.append(Input(place, module, label, cell, term, term, where, None, target))
         self._below(module, net, term, term, where)
 
     def _below(
@@ -133,7 +136,8 @@ class _Collector:
                     self.statements(module, body)
             else:
                 value = statement.value
-                self.root((id(statement), "value"), module, net, "assign", value, where)
+                target = None if isinstance(statement, Deposit) else (first, statement.start)
+                self.root((id(statement), "value"), module, net, "assign", value, where, target)
                 if isinstance(statement, Deposit):
                     self.root((id(statement), "at"), module, net, "offset", statement.at, where)
 
