@@ -116,7 +116,7 @@ _MNEMONICS: tuple[str, ...] = (
     *("S_LD_INT", "S_ST_INT", "V_TOPK", "M_MM", "M_TMM", "M_MM_WO", "M_MV", "M_MV_WO"),
     *("M_BMM", "M_BMM_WO", "M_BMV", "M_BMV_WO", "H_PREFETCH_M", "H_PREFETCH_V", "H_STORE_V"),
 )
-_STEP_OF = dict(zip(_MNEMONICS, _STEPS, strict=True))
+_STEP_OF: dict[str, Step] = dict(zip(_MNEMONICS, _STEPS, strict=True))
 
 
 def _named(*mnemonics: str) -> tuple[Step, ...]:
