@@ -59,7 +59,6 @@ def emit_routed_on_device(
     experts = ExpertEmitter(prog, spec, parameters, panels, buffers)
     rows = RowGroups(workspace.more_groups, routing.tokens)
     with loop_by_word(prog, workspace.more_experts, "active experts"):
-        panels.restart()
         prog.stage("gather", "rows of the next expert")
         emitter.next_expert()
         weights = experts.weights(workspace.expert, "the expert of this turn")

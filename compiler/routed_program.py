@@ -89,7 +89,12 @@ def compile_routed_experts(
     if gather_from_hbm:
         slack = config.v_prefetch - 1
         x_hbm = prog.hbm.tensor("x", tokens, spec.hidden, slack_rows=slack)
-    zero_rows(prog, accumulator, stage="accumulator_init", rows=tokens)
+    zero_rows(
+        prog,
+        accumulator,
+        stage="accumulator_init",
+        rows=accumulator.physical_rows if spare else tokens,
+    )
     with prog.a("weights") as address, prog.a("tokens") as base:
         panels = form.panels(prog, address, cap)
         if lowering is Lowering.PAIR:

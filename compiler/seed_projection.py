@@ -43,9 +43,6 @@ class ColumnLoads:
     def fetch_ahead(self, weight: Weight) -> None:
         """Nothing is fetched ahead."""
 
-    def restart(self) -> None:
-        """There is nothing to start again."""
-
     def project(self, act: VramMatrix, weight: Weight, out: VramMatrix, rows: int) -> None:
         """Emit out = act @ weight for rows 0 to rows-1 (shapes are the caller's to check)."""
         prog, config = self._prog, self._prog.config

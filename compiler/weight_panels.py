@@ -111,10 +111,6 @@ class WeightPanels:
         chunk = split_k(weight.tensor.physical_rows // weight.tensor.mlen, self.cap)[0]
         return self.fetch(weight, chunk, GP0)
 
-    def restart(self) -> None:
-        """Take panel 0 next, whatever was fetched: at the start of the body of a loop."""
-        self._half = 0
-
     def fetch(self, weight: Weight, chunk: KChunk, column: Register) -> int:
         """Fetch `chunk` of the column of tiles at element offset gp[column]; returns the panel."""
         prog, half = self._prog, self._half

@@ -23,6 +23,8 @@ from sim.machine import Machine
 from sim.numerics.bf16 import to_bits
 from testbench.reference.data import order_sensitive
 from testbench.reference.matrix import linear_projection
+from testbench.reference.routed_data import RoutedData, routed_data
+from testbench.routed_case import routed_case
 from testbench.workload import store_tensor
 
 TINY, DEFAULT = PRESETS["tiny"], PRESETS["default"]
@@ -235,7 +237,8 @@ def test_default_counts_of_products():
 
 
 @pytest.mark.parametrize(
-    ("rows", "depth", "width", "cap"), [(1, 1, 1, 1), (5, 3, 2, 2), (8, 2, 1, 1), (21, 5, 2, 4)]
+    ("rows", "depth", "width", "cap"),
+    [(1, 1, 1, 1), (3, 4, 2, 2), (5, 3, 2, 2), (8, 2, 1, 1), (21, 5, 2, 4)],
 )
 def test_the_seeds_form_has_the_bits_of_the_buffered_one(rows, depth, width, cap):
     act, weight = order_sensitive(rows, depth * 8, width * 8, seed=rows)
@@ -263,3 +266,46 @@ def test_the_seeds_form_has_the_bits_of_the_buffered_one(rows, depth, width, cap
 def test_the_seeds_form_needs_a_known_number_of_rows():
     with pytest.raises(CompileError, match="the seed's form takes a number of rows"):
         compiled(SPEC, 4, lowering=Lowering.EXPERT, order=Accumulation.EXPERT, form=Form.SEED)
+
+
+def any_routing(spec: RoutedSpec, choice: str) -> RoutedData:
+    return routed_data(
+        7,
+        spec.hidden,
+        spec.intermediate,
+        experts=spec.experts,
+        top_k=spec.top_k,
+        biased=spec.biases,
+        choice=choice,
+    )
+
+
+@pytest.mark.parametrize("order", Accumulation)
+@pytest.mark.parametrize("spec", [SPEC, OSS])
+def test_a_sort_begins_anew_and_fillers_add_nothing(spec, order):
+    """Three routings, one behind the other in the same memories, which begin full of garbage."""
+    program = compiled(spec, 7, lowering=Lowering.EXPERT, order=order)
+    rng = np.random.default_rng(1)
+    hbm = HbmDevice(TINY)
+    machine = Machine(TINY, program.image, hbm)
+    memories, total, routing = machine.memories, program.vram["accumulator"], program.routing
+    memories.write_int(0, program.int_mem)
+    for choice in ("skewed", "one", "random"):
+        data = any_routing(spec, choice)
+        case = routed_case(program, data)
+        memories.write_vector(0, rng.integers(0, 1 << 16, (TINY.VRAM_ROWS, 8)).astype(np.uint16))
+        garbage = rng.integers(0, 1 << 16, TINY.FP_MEM_WORDS).astype(np.uint16)
+        garbage[0] = 0
+        memories.write_fp(0, np.where(program.fp_mem == 0, garbage, program.fp_mem))
+        for tensor, values in case.tensors:
+            store_tensor(hbm, tensor, values)
+        for matrix, values in case.matrices:
+            memories.write_vector(matrix.first_row, matrix.place(values))
+        memories.write_fp(routing.weights.start, data.route_weights.reshape(-1))
+        memories.write_int(routing.indices.start, data.experts.reshape(-1))
+        assert machine.run().cause is Trap.DONE
+        got = total.gather(memories.read_vector(total.first_row, total.memory_rows))
+        assert np.array_equal(got, case.reference), choice
+        for block in range(total.blocks):
+            spare = memories.read_vector(total.row_address(7, block) // 8, 1)
+            assert not np.any(spare & 0x7FFF), "a filler has weight 0"
