@@ -301,6 +301,9 @@ def test_a_sort_begins_anew_and_fillers_add_nothing(spec, order):
             store_tensor(hbm, tensor, values)
         for matrix, values in case.matrices:
             memories.write_vector(matrix.first_row, matrix.place(values))
+        x = program.vram["x"]
+        for block in range(x.blocks):
+            memories.write_vector(x.row_address(7, block) // 8, np.full((1, 8), 0x7FC0, np.uint16))
         memories.write_fp(routing.weights.start, data.route_weights.reshape(-1))
         memories.write_int(routing.indices.start, data.experts.reshape(-1))
         assert machine.run().cause is Trap.DONE
