@@ -302,6 +302,6 @@ def test_words_are_accounted_to_the_innermost_emitter() -> None:
 def test_the_examples_of_the_guide_run() -> None:
     guide = (Path(__file__).parents[2] / "compiler" / "README.md").read_text(encoding="utf-8")
     examples = re.findall(r"```python\n(.*?)```", guide, re.DOTALL)
-    assert len(examples) == 3
+    assert len(examples) == 4
     for example in examples:
         exec(compile(example, "compiler/README.md", "exec"), {})
