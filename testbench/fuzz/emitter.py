@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from isa.config import PlenaConfig
 from isa.instruction import Instruction
 from isa.opcodes import BY_MNEMONIC, Access, Extent
-from isa.operands import Kind
+from isa.operands import IMM18, Kind
 from testbench.fuzz.addresses import AddressRules, Known
 from testbench.fuzz.case import Item, Line, Loop
 
@@ -18,6 +18,7 @@ BUSY_F_REGISTERS = 3
 #: a7 is left for addresses that trap.
 A_REGISTERS = 7
 MAX_ITERATIONS = 64
+_ADDI_LARGEST = IMM18.largest
 
 
 class Emitter:
@@ -108,7 +109,11 @@ class Emitter:
     def set_gp(self, value: int, register: int | None = None) -> int:
         """Make a register hold `value`, by an addition or through INT_MEM; returns it."""
         register = self.target() if register is None else register
-        self.line("S_ADDI_INT", register, 0, value)
+        if value <= _ADDI_LARGEST:
+            self.line("S_ADDI_INT", register, 0, value)
+        else:
+            self.line("S_LUI_INT", register, value >> 12)
+            self.line("S_ADDI_INT", register, register, value & 0xFFF)
         if register and self.rng.random() < 0.15:
             word = self.rules.pick(self.rng, Extent.WORD)
             self.line("S_ST_INT", register, 0, word)

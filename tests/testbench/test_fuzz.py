@@ -11,8 +11,10 @@ import pytest
 import testbench.fuzz as records
 from isa.config import PRESETS
 from isa.opcodes import BY_MNEMONIC, OPCODES, Extent
+from isa.operands import IMM18
 from isa.traps import Trap
 from sim.engine import Engine
+from sim.hbm import HbmDevice
 from sim.machine import Halt, Machine
 from sim.machine.registry import BUILDERS, Step
 from sim.observers import Observer
@@ -20,6 +22,7 @@ from sim.simulation import Simulation
 from testbench.fuzz.__main__ import main
 from testbench.fuzz.addresses import AddressRules, Known
 from testbench.fuzz.case import Contents, Device, FuzzCase, Line, Loop
+from testbench.fuzz.emitter import Emitter
 from testbench.fuzz.final import Final
 from testbench.fuzz.generator import Generator
 from testbench.fuzz.record import BLOCK, Record, RecordError
@@ -62,6 +65,16 @@ def test_programs_are_legal_but_for_what_is_meant_to_trap(monkeypatch: pytest.Mo
             assert causes.keys() == {Trap.DONE, Trap.TOPK_POLICY_UNSET}
             assert causes[Trap.TOPK_POLICY_UNSET] < 8
     assert OPCODES.keys() <= codes
+
+
+def test_addresses_beyond_an_immediate_are_built_in_two_steps():
+    config = PRESETS["default"]
+    emitter = Emitter(config, random.Random(0))
+    register = emitter.set_gp(config.vram_elements)
+    image = FuzzCase(config, tuple(emitter.items), small_case(()).contents).image()
+    machine = Machine(config, image, HbmDevice(config))
+    assert machine.run().cause is Trap.DONE
+    assert machine.memories.gp[register] == config.vram_elements > IMM18.largest
 
 
 def test_a_seed_is_one_program():
