@@ -56,7 +56,8 @@ def module_names(merged: Merged, top: str, leaves: Iterable[str]) -> dict[str, s
             path = [re.sub(r"_?\d+$", "", part) for part in path]
         if path[0] in leaf_names:
             path.insert(0, top)
-        names[name] = taken.free("_".join(path))
+        whole = "_".join(path)
+        names[name] = taken.free(f"{whole}_" if whole in KEYWORDS else whole)
     return names
 
 

@@ -18,6 +18,9 @@ _MODULE = re.compile(r"^module (\S+?)\((.*?)\);\n(.*?)^endmodule\n", re.MULTILIN
 _PORT = re.compile(r"^  (input|output) ((?:\[\d+:0\] )?)(\S+) *;\n", re.MULTILINE)
 _NET = r"^  (wire|reg) (?:signed )?(?:\[\d+:0\] )?{}((?: = [^;]*)?);\n"
 _ZEROS = re.compile(r"\b(\d+)'h0+\b")
+_CONSTANT = re.compile(
+    r"^  always @\*\n    ((\w+)(?:\[\d+(?::\d+)?\])? = \d+'[hdb][0-9a-fx]+;)\n", re.MULTILINE
+)
 _MEMORY = r"^  reg \[\d+:0\] {} \[(\d+):0\];\n"
 
 
@@ -62,7 +65,7 @@ def _module(name: str, header: str, body: str, cleared: list[str]) -> str:
             kind, init = match[1], match[2]
             body = body[: match.start()] + body[match.end() :]
         ports[port] = f"{direction:6} {kind} {size}{port}{init}"
-    body = _PORT.sub("", body)
+    body = _join_constants(_PORT.sub("", body))
     for memory in cleared:
         body = re.sub(
             _MEMORY.format(re.escape(memory)), _clearing(memory), body, flags=re.MULTILINE
@@ -70,6 +73,22 @@ def _module(name: str, header: str, body: str, cleared: list[str]) -> str:
     order = [port.strip() for port in header.split(",")]
     head = ",\n".join(f"  {ports[port]}" for port in order if port)
     return f"module {name} (\n{head}\n);\n{body}endmodule\n"
+
+
+def _join_constants(body: str) -> str:
+    """Moves constant bits of a computed signal to the head of a block that computes others.
+
+    Yosys gives each an `always @*` of its own, which reads nothing and so would never run.
+    """
+    for match in _CONSTANT.finditer(body):
+        assignment, name = match[1], re.escape(match[2])
+        block = re.compile(
+            rf"^  always @\* begin\n(?=(?:   .*\n)*? +{name}(?:\[\d+(?::\d+)?\])? = )", re.MULTILINE
+        )
+        body, moved = block.subn(lambda m, a=assignment: f"{m[0]}    {a}\n", body, count=1)
+        if moved:
+            body = body.replace(match[0], "", 1)
+    return body
 
 
 def _clearing(memory: str):
