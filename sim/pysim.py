@@ -9,6 +9,7 @@ from amaranth.sim import Simulator
 
 from isa.config import PlenaConfig
 from sim.engine import Engine
+from sim.pysim_merge import merged
 
 
 class PysimEngine(Engine):
@@ -23,7 +24,7 @@ class PysimEngine(Engine):
     def __init__(self, config: PlenaConfig) -> None:
         started = time.perf_counter()
         super().__init__(config)
-        self._simulator = Simulator(self.probe)
+        self._simulator = Simulator(merged(self.probe))
         self._simulator.add_clock(config.CLOCK_PERIOD_PS * 1e-12)
         self._context: Any = None
 

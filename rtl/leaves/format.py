@@ -16,7 +16,18 @@ __all__ = [
     "E8M0_NAN",
     "FP32",
     "FloatFormat",
+    "fields",
 ]
+
+
+def fields(packed: Value, *widths: int) -> list[Value]:
+    """The parts of ``packed``, from the low end on, that have these widths."""
+    parts: list[Value] = []
+    start = 0
+    for width in widths:
+        parts.append(packed[start : start + width])
+        start += width
+    return parts
 
 
 @dataclass(frozen=True)

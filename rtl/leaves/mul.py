@@ -4,7 +4,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 
-from .format import BF16, FP32, FloatFormat
+from .format import BF16, FP32, FloatFormat, fields
 from .leading import leading_zero_cases
 from .leaf import Leaf
 
@@ -24,7 +24,7 @@ class FloatMul(Leaf):
     b : In(b_fmt.width)
     o : Out(out_fmt.width)
 
-    Three steps, each of which reads only the signals of the one before it (see FloatAdd)::
+    Three steps, each of which reads only the signal of the one before it (see FloatAdd)::
 
         a, b --multiply--> product, exp, sign, nan
              --lead--> frame, shift, exp, sign, nan --round--> o
@@ -65,55 +65,48 @@ class FloatMul(Leaf):
         exp_bits = fmt.exp + 1
         offset = fmt.bias - 1
         shift_bits = bits_for(bits - 1)
-        product = Signal(bits)
-        status = Signal(exp_bits + 2)  # exp, sign, nan
-        frame = Signal(frame_bits)
-        held_status = Signal(shift_bits + exp_bits + 2)  # shift and status
+        multiplied = Signal(bits + exp_bits + 2)
+        led = Signal(frame_bits + shift_bits + exp_bits + 2)
 
         m.submodules.multiply = multiply = Module()
         a, b = self.a, self.b
         sign = a_fmt.sign_of(a) ^ b_fmt.sign_of(b)
         exp = a_fmt.biased_exp_of(a) + b_fmt.biased_exp_of(b)
-        multiply.d.comb += [
-            product.eq(a_fmt.significand_of(a) * b_fmt.significand_of(b)),
-            status.eq(Cat(exp, sign)),
-        ]
         with multiply.If((a_fmt.exp_of(a) == fmt.exp_max) | (b_fmt.exp_of(b) == fmt.exp_max)):
             # Infinity is a normal number of an exponent out of range.
             a_size, b_size = a_fmt.magnitude_of(a), b_fmt.magnitude_of(b)
             nan = (a_size > a_fmt.inf) | (b_size > b_fmt.inf) | (a_size == 0) | (b_size == 0)
-            multiply.d.comb += [
-                product.eq(1 << (bits - 1)),
-                status.eq(Cat(Const((1 << exp_bits) - 1, exp_bits), sign & ~nan, nan)),
-            ]
+            most = Const((1 << exp_bits) - 1, exp_bits)
+            multiply.d.comb += multiplied.eq(
+                Cat(Const(1 << (bits - 1), bits), most, sign & ~nan, nan)
+            )
+        with multiply.Else():
+            product = a_fmt.significand_of(a) * b_fmt.significand_of(b)
+            multiply.d.comb += multiplied.eq(Cat(product, exp, sign))
 
         # Normalise to the left by the leading zeros, but not below the least exponent (the bit
         # `stop` sees to that); or to the right, collecting the lost bits, if it is below anyway.
         m.submodules.lead = lead = Module()
-        exp = status[:exp_bits]
+        product, exp = fields(multiplied, bits, exp_bits)
+        flags = multiplied[bits + exp_bits :]
         whole = Cat(Const(0, frame_bits - bits), product)
-        least = Cat(Const(0, shift_bits), Const(offset + 1, exp_bits), status[-2:])
-        lead.d.comb += [frame.eq(whole), held_status.eq(least)]
+        least = Const((offset + 1) << shift_bits, shift_bits + exp_bits)
         with lead.If(exp <= offset):
             deficit = (offset + 1 - exp)[:exp_bits]
             right = Mux(deficit < frame_bits, deficit, frame_bits)[: bits_for(frame_bits)]
             kept = whole >> right
             lost = (kept << right)[:frame_bits] != whole
-            lead.d.comb += frame.eq(kept | lost)
+            lead.d.comb += led.eq(Cat(kept | lost, least, flags))
         with lead.Else():
             room = (exp - (offset + 1))[:shift_bits]
             stop = Mux(exp <= offset + bits, (1 << (bits - 1)) >> room, 0)[:bits]
+            lead.d.comb += led.eq(Cat(whole, least, flags))
             for zeros in leading_zero_cases(lead, product | stop):
-                lead.d.comb += held_status[:-2].eq(Cat(Const(zeros, shift_bits), exp))
+                lead.d.comb += led.eq(Cat(whole, Const(zeros, shift_bits), exp, flags))
 
         # The hidden bit adds 1 to the exponent field, unless the result is subnormal or zero.
         m.submodules.round = rounding = Module()
-        shift, exp, sign, nan = (
-            held_status[:shift_bits],
-            held_status[shift_bits:-2],
-            held_status[-2],
-            held_status[-1],
-        )
+        frame, shift, exp, sign, nan = fields(led, frame_bits, shift_bits, exp_bits, 1, 1)
         norm = (frame << shift)[:frame_bits]
         low = frame_bits - fmt.precision
         rounded = (norm + ((1 << (low - 1)) - 1) + norm[low])[low:]

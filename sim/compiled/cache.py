@@ -32,7 +32,7 @@ _REPOSITORY = Path(__file__).resolve().parents[2]
 #: What a built engine follows from, besides the configuration and the versions: every source that
 #: is elaborated, and
 #: every source that turns it into C.
-_SOURCES = ("rtl", "isa", "sim/compiled", "sim/probe.py")
+_SOURCES = ("rtl", "isa", "sim/compiled", "sim/probe.py", "sim/private.py")
 
 
 def cache_root() -> Path:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from amaranth.hdl import Signal, Value
 
-from sim.compiled.private import evaluation
+from sim.private import evaluation
 
 __all__ = ["evaluate"]
 

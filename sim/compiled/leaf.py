@@ -9,10 +9,10 @@ from amaranth.lib.wiring import Flow
 
 from rtl.leaves.leaf import Leaf
 from sim.compiled.lower import Assign, Branch, Deposit, Lowering, Statement, UnsupportedError
-from sim.compiled.private import ast, fragments, memories
 from sim.compiled.scalar import ScalarEmitter, ctype
 from sim.compiled.terms import Term, TermFactory
 from sim.compiled.terms import cuts_of as _cuts
+from sim.private import ast, fragments, memories
 
 __all__ = ["LANES", "LeafFunction"]
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sim.compiled.private import ast
 from sim.compiled.terms import Term, TermFactory
+from sim.private import ast
 
 __all__ = [
     "Assign",

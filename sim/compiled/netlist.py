@@ -15,8 +15,8 @@ from amaranth.lib.wiring import Flow
 
 from rtl.leaves.leaf import Leaf
 from sim.compiled.lower import Assign, Lowering, Statement, UnsupportedError, driven_nets
-from sim.compiled.private import ast, fragments, memories, transforms
 from sim.compiled.terms import WIRING, Term, TermFactory
+from sim.private import ast, fragments, memories, transforms
 
 __all__ = [
     "LeafCell",

@@ -6,7 +6,7 @@ from typing import Any
 
 from amaranth.hdl import Signal, Value, ValueLike
 
-from sim.compiled.private import ast
+from sim.private import ast
 
 __all__ = ["Constant", "Part", "Variable", "VerilatedAccessors", "container_bytes"]
 

@@ -1,4 +1,4 @@
-"""The private parts of Amaranth that the compiled engine relies on, in one place; amaranth is
+"""The private parts of Amaranth that the engines rely on, in one place; amaranth is
 pinned for them.
 
 They are `Any` on purpose: the published stubs describe the public interface only.
