@@ -6,12 +6,14 @@ from sim.compiled.engine import CompiledEngine
 from sim.compiled.toolchain import INSTALL_HINT, CompilerError, find_compiler
 from sim.engine import Engine
 from sim.pysim import PysimEngine
+from sim.pysim_fast import PysimFastEngine
 from sim.verilator.engine import VerilatorEngine
 
 __all__ = ["ENGINES", "CompilerError", "choose_engine", "make_engine"]
 
 ENGINES: dict[str, type[Engine]] = {
     "pysim": PysimEngine,
+    "pysim-fast": PysimFastEngine,
     "compiled": CompiledEngine,
     "verilator": VerilatorEngine,
 }

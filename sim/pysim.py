@@ -9,7 +9,9 @@ from amaranth.sim import Simulator
 
 from isa.config import PlenaConfig
 from sim.engine import Engine
+from sim.probe import Probe
 from sim.pysim_merge import merged
+from sim.pysim_split import split
 
 
 class PysimEngine(Engine):
@@ -24,7 +26,7 @@ class PysimEngine(Engine):
     def __init__(self, config: PlenaConfig) -> None:
         started = time.perf_counter()
         super().__init__(config)
-        self._simulator = Simulator(merged(self.probe))
+        self._simulator = self.make_simulator(self.probe)
         self._simulator.add_clock(config.CLOCK_PERIOD_PS * 1e-12)
         self._context: Any = None
 
@@ -35,6 +37,12 @@ class PysimEngine(Engine):
         self._simulator.advance()
         self._align()
         self.elaboration_seconds = time.perf_counter() - started
+
+    def make_simulator(self, probe: Probe) -> Simulator:
+        """The simulator of a machine, in which modules are cut for its speed alone."""
+        design = merged(probe)
+        split(design)
+        return Simulator(design)
 
     def _align(self) -> None:
         # The clock's first event is its start, not an edge.

@@ -6,38 +6,47 @@ every module of the design several times in each cycle. The lanes of a row start
 cycle, so their first steps are put into one module, their second ones into another, and so on.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from graphlib import TopologicalSorter
 from typing import Any
 
 from amaranth.hdl import Elaboratable, Fragment
 
 from rtl.leaves.leaf import Leaf
 from sim.private import ast, transforms
+from sim.pysim_split import together
 
 __all__ = ["merged"]
 
 
-def merged(design: Elaboratable) -> Fragment:
-    """The elaborated design, with the leaves of every module merged."""
+def merged(design: Elaboratable, *, whole: bool = False) -> Fragment:
+    """The elaborated design, with the leaves of every module merged.
+
+    `whole`: all steps of a row of leaves become one module, its statements in the order of
+    computation, for a simulator that needs one pass over these.
+    """
     fragment = Fragment.get(design, None)
-    _merge_within(fragment)
+    _merge_within(fragment, whole)
     return fragment
 
 
-def _merge_within(fragment: Any) -> None:
+def _merge_within(fragment: Any, whole: bool) -> None:
     rows: dict[Hashable, list[tuple[Any, Any, Any]]] = {}
     others: list[tuple[Any, Any, Any]] = []
     for entry in fragment.subfragments:
         key = _key(entry[0])
         if key is None:
-            _merge_within(entry[0])
+            _merge_within(entry[0], whole)
             others.append(entry)
         else:
             rows.setdefault(key, []).append(entry)
     fragment.subfragments = others
     for row in rows.values():
         _, name, where = row[0]
-        fragment.add_subfragment(_merge([entry[0] for entry in row]), name, src_loc=where)
+        merged_row = _merge([entry[0] for entry in row])
+        fragment.add_subfragment(
+            _in_order(merged_row) if whole else merged_row, name, src_loc=where
+        )
 
 
 def _key(fragment: Any) -> Hashable:
@@ -60,6 +69,30 @@ def _merge(fragments: Sequence[Any]) -> Fragment:
     for name, children in inner.items():
         whole.add_subfragment(_merge(children), name)
     return whole
+
+
+def _in_order(fragment: Any) -> Fragment:
+    """All statements of a purely combinational fragment in one, what is read after its drivers."""
+    groups = together(list(_statements(fragment)))
+    driver = ast.SignalDict()
+    for number, group in enumerate(groups):
+        for statement in group:
+            for signal in statement._lhs_signals():
+                driver[signal] = number
+    before = {
+        number: {driver[s] for t in group for s in t._rhs_signals() if s in driver} - {number}
+        for number, group in enumerate(groups)
+    }
+    ordered = Fragment(src_loc=fragment.src_loc)
+    for number in TopologicalSorter(before).static_order():
+        ordered.add_statements("comb", *groups[number])
+    return ordered
+
+
+def _statements(fragment: Any) -> Iterator[Any]:
+    yield from fragment.statements.get("comb", ())
+    for child, _name, _where in fragment.subfragments:
+        yield from _statements(child)
 
 
 class _Flatten(transforms.ValueTransformer, transforms.StatementTransformer):

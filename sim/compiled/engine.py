@@ -17,6 +17,7 @@ from sim.compiled.paths import reachable
 from sim.engine import Engine
 from sim.hbm import HbmDevice
 from sim.observers import Observer
+from sim.private import evaluation
 
 __all__ = ["CompiledEngine"]
 
