@@ -47,6 +47,10 @@ class Engine(ABC):
     def read_memory(self, memory: MemoryData, start: int, count: int) -> list[int]:
         """`count` rows from row `start`."""
 
+    def read_row(self, memory: MemoryData, row: int) -> int:
+        """One row."""
+        return self.read_memory(memory, row, 1)[0]
+
     def read_bytes(self, memory: MemoryData, start: int, count: int) -> bytes:
         """The same, each row as its bytes, the lowest first."""
         size = -(-Shape.cast(memory.shape).width // 8)

@@ -1,9 +1,12 @@
 """What the host may watch while the machine runs. An observer is called once per cycle that has an
 event for it."""
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
 
 import numpy as np
+from amaranth.hdl import Value
 
 from isa.image import ProgramImage
 
@@ -70,8 +73,37 @@ class HbmWritten(NamedTuple):
     strobe: int
 
 
+@dataclass(frozen=True)
+class Samples:
+    """What an observer wants of every cycle from `first` up to, not including, `stop`: the settled
+    values of `signals`, which are signals or rows of memories. `stop` None is the end."""
+
+    signals: Sequence[Value]
+    first: int
+    stop: int | None
+
+
 class Observer:
-    """Base of every observer; the methods for events that it does not want do nothing."""
+    """Base of every observer; the methods for events that it does not want do nothing.
+
+    A class that says `accepts_late_events = True` gets its events in order, but maybe thousands of
+    cycles late, so it must not look at the machine, and `cycle` is not called. That lets an engine
+    clock on without it. What such an observer wants of a cycle besides events, it asks for by
+    `samples`.
+    """
+
+    accepts_late_events: ClassVar[bool] = False
+
+    def samples(self) -> Samples | None:
+        """Asked when a run begins, by an engine that is late with events."""
+        return None
+
+    def sampling(self, cycle: int) -> None:
+        """The machine stands at the beginning of `cycle`, the first to be sampled, and may be
+        looked at."""
+
+    def sampled(self, cycle: int, values: Sequence[int]) -> None:
+        """The values of the samples in `cycle`, after its events."""
 
     def start(self, simulation: "object") -> None:
         """The run is about to begin."""

@@ -25,6 +25,7 @@ from testbench.artefacts import Artefacts
 from testbench.reference.data import SaturatedGate
 from testbench.report import print_report, summary
 from testbench.workload import Workload
+from waveforms.selection import UNITS
 from waveforms.timeline import Timeline
 from waveforms.vcd import VcdWriter
 
@@ -105,7 +106,7 @@ def add_run_options(
         "--vcd-units",
         type=lambda text: text.split(","),
         metavar="NAME,...",
-        help="record these units only: control, scalar, vector, matrix, hbm",
+        help=f"record these units only: {', '.join(UNITS)}",
     )
     p.add_argument(
         "--timeline",

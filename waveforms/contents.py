@@ -1,13 +1,14 @@
 """The contents of the memories: read once, then kept up to date by what is written."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from isa.opcodes import OPCODES, State
+from amaranth.hdl import MemoryData
+
 from rtl.top import PlenaTop
 from sim.engine import Engine
-from sim.observers import Written
+from sim.observers import Stored, Written
 
 LANE_BITS = 16
 
@@ -29,58 +30,77 @@ class Cell:
 class Contents:
     """The rows of one memory that are shown.
 
-    Members: `name` (the scope), `unit` (for selections), `cells` (the variables), `of_row` (those
-    of each row), `rows` (row number to value, once `load` was called).
+    Every write is an event and shows in the cycle after it, so nothing is read again.
+
+    Args:
+        name: the scope. unit: for selections. cells: the variables.
+        read: the values of the rows from a first one on, as many as asked for.
+
+    Members: also `of_row` (the cells of each row), `rows` (row number to value, once `load` was
+    called).
     """
 
-    def __init__(self, name: str, unit: str, cells: list[Cell]) -> None:
+    def __init__(
+        self,
+        name: str,
+        unit: str,
+        cells: list[Cell],
+        read: Callable[[Engine, int, int], list[int]],
+    ) -> None:
         self.name, self.unit, self.cells = name, unit, cells
         self.rows: dict[int, int] = {}
         self.of_row: dict[int, list[Cell]] = {}
         for cell in cells:
             self.of_row.setdefault(cell.row, []).append(cell)
+        self._read = read
+        self._due: list[tuple[int, int, int, int]] = []  # cycle, row, mask, bits; in order
 
     def load(self, engine: Engine) -> None:
         """Read what the memory holds in the cycle that the engine is in."""
-        self.rows = dict(zip(self.of_row, self._read(engine, list(self.of_row)), strict=True))
+        shown = list(self.of_row)
+        self.rows = dict(zip(shown, self._read(engine, shown[0], len(shown)), strict=True))
 
-    def written(self, event: Written) -> None:
-        """A row was written in the cycle of `event`; it shows in the next one."""
+    def written(self, cycle: int, row: int, mask: int, bits: int) -> None:
+        """The bits of `mask` of a row were written in `cycle`."""
+        if row in self.of_row:
+            self._due.append((cycle, row, mask, bits))
 
-    def touched(self, word: int, cycle: int) -> None:
-        """The instruction `word` was dispatched or completed in `cycle`."""
-
-    def update(self, engine: Engine, cycle: int) -> list[int]:
-        """Bring `rows` to the beginning of `cycle`; returns the rows that may have changed."""
-        raise NotImplementedError
-
-    def _read(self, engine: Engine, rows: list[int]) -> list[int]:
-        raise NotImplementedError
+    def update(self, cycle: int) -> list[int]:
+        """Bring `rows` to the beginning of `cycle`; returns the rows written before it."""
+        due = [d for d in self._due if d[0] < cycle]
+        self._due = self._due[len(due) :]
+        for _, row, mask, bits in due:
+            self.rows[row] = (self.rows[row] & ~mask) | (bits & mask)
+        return [row for _, row, _, _ in due]
 
 
-class SramContents(Contents):
-    """Vector or matrix SRAM: every write is an event, so nothing is read again."""
+class Writes:
+    """Takes the events of a run to the memories that they are about.
 
-    def __init__(self, name: str, unit: str, cells: list[Cell], top: PlenaTop) -> None:
-        super().__init__(name, unit, cells)
-        self._top: Any = top
-        self._lanes = top.config.MLEN
-        self._events: list[Written] = []  # in order, not yet in `rows`
+    Args:
+        contents: the memories that are shown. lanes: MLEN.
+    """
+
+    def __init__(self, contents: Sequence[Contents], lanes: int) -> None:
+        self._of = {memory.name: memory for memory in contents}
+        self._lanes = lanes
         self._masks: dict[int, int] = {}
 
     def written(self, event: Written) -> None:
-        """A row was written in the cycle of `event`; it shows in the next one."""
-        if event.memory == self.name and event.row in self.of_row:
-            self._events.append(event)
+        """A row of an SRAM was written."""
+        memory = self._of.get(event.memory)
+        if memory is not None:
+            memory.written(event.cycle, event.row, self._mask(event.lanes), event.data)
 
-    def update(self, engine: Engine, cycle: int) -> list[int]:
-        """The rows written before `cycle`."""
-        due = [e for e in self._events if e.cycle < cycle]
-        self._events = self._events[len(due) :]
-        for event in due:
-            mask = self._mask(event.lanes)
-            self.rows[event.row] = (self.rows[event.row] & ~mask) | (event.data & mask)
-        return [event.row for event in due]
+    def stored(self, event: Stored) -> None:
+        """A register or a word was written."""
+        memory = self._of.get(event.file.lower())
+        if event.file == "INT_MEM" and memory is not None:
+            memory.written(event.cycle, event.number, (1 << 32) - 1, event.value)
+        elif event.file == "FP_MEM" and memory is not None:
+            row, lane = divmod(event.number, self._lanes)
+            at = LANE_BITS * lane
+            memory.written(event.cycle, row, ((1 << LANE_BITS) - 1) << at, event.value << at)
 
     def _mask(self, lanes: int) -> int:
         if lanes not in self._masks:
@@ -88,48 +108,24 @@ class SramContents(Contents):
             self._masks[lanes] = sum(((1 << LANE_BITS) - 1) << LANE_BITS * lane for lane in on)
         return self._masks[lanes]
 
-    def _read(self, engine: Engine, rows: list[int]) -> list[int]:
-        if self.name == "vram":
-            return engine.read_memory(self._top.vector_sram.storage, rows[0], len(rows))
-        sram, first, count = self._top.matrix_sram, rows[0], len(rows)
-        banks = [engine.read_memory(bank, first, count) for bank in sram.banks]
+
+def _of_memory(memory: MemoryData) -> Callable[[Engine, int, int], list[int]]:
+    return lambda engine, first, count: engine.read_memory(memory, first, count)
+
+
+def _of_banks(top: PlenaTop) -> Callable[[Engine, int, int], list[int]]:
+    """Rows of the matrix SRAM, whose elements are in banks."""
+    sram: Any = top.matrix_sram
+
+    def read(engine: Engine, first: int, count: int) -> list[int]:
         values = [0] * count
-        for number, bank in enumerate(banks):
-            for i, element in enumerate(bank):
-                _, _, column = sram.element(self._lanes, number, first + i)
+        for number, bank in enumerate(sram.banks):
+            for i, element in enumerate(engine.read_memory(bank, first, count)):
+                _, _, column = sram.element(top.config.MLEN, number, first + i)
                 values[i] |= element << LANE_BITS * column
         return values
 
-
-class WordContents(Contents):
-    """FP_MEM or INT_MEM, which have no write events: read again after an instruction that writes.
-
-    What the scalar unit stores shows in the cycle after its dispatch, when it is in the memory.
-    """
-
-    def __init__(self, name: str, state: State, cells: list[Cell], top: PlenaTop) -> None:
-        super().__init__(name, "scalar", cells)
-        self._storage = {State.FP_MEM: top.scalar.fp_mem, State.INT_MEM: top.scalar.int_mem}[state]
-        self._writers = {o.code for o in OPCODES.values() if o.access(state, writes=True)}
-        self._touched: list[int] = []  # in these cycles
-
-    def touched(self, word: int, cycle: int) -> None:
-        """Remembers instructions that write this memory."""
-        if word & 0x3F in self._writers:
-            self._touched.append(cycle)
-
-    def update(self, engine: Engine, cycle: int) -> list[int]:
-        """The rows that are not what they were, if an instruction touched any before `cycle`."""
-        later = [c for c in self._touched if c >= cycle]
-        if len(later) == len(self._touched):
-            return []
-        self._touched = later
-        before = self.rows
-        self.load(engine)
-        return [row for row, value in self.rows.items() if before[row] != value]
-
-    def _read(self, engine: Engine, rows: list[int]) -> list[int]:
-        return engine.read_memory(self._storage, rows[0], len(rows))
+    return read
 
 
 def memories(top: PlenaTop, rows: range, *, lanes: bool = False) -> list[Contents]:
@@ -160,9 +156,9 @@ def memories(top: PlenaTop, rows: range, *, lanes: bool = False) -> list[Content
     )
     integers = (Cell(f"word_{i}", i, 0, 32) for i in within(config.INT_MEM_WORDS))
     every = (
-        SramContents("vram", "vector", list(vram), top),
-        SramContents("mram", "matrix", list(mram), top),
-        WordContents("fp_mem", State.FP_MEM, list(fp), top),
-        WordContents("int_mem", State.INT_MEM, list(integers), top),
+        Contents("vram", "vector", list(vram), _of_memory(top.vector_sram.storage)),
+        Contents("mram", "matrix", list(mram), _of_banks(top)),
+        Contents("fp_mem", "scalar", list(fp), _of_memory(top.scalar.fp_mem)),
+        Contents("int_mem", "scalar", list(integers), _of_memory(top.scalar.int_mem)),
     )
     return [memory for memory in every if memory.cells]

@@ -22,6 +22,7 @@ _COLOURS = {
     "scalar": GTKWColor.yellow,
     "vector": GTKWColor.indigo,
     "matrix": GTKWColor.red,
+    "topk": GTKWColor.violet,
     "hbm": GTKWColor.orange,
 }
 #: Width of a cycle on the screen, at the beginning.

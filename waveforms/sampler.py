@@ -1,6 +1,6 @@
 """Reads a selection out of an engine: every signal once per cycle, whatever is shown of it."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +8,7 @@ from amaranth.hdl import Const, Value
 from amaranth.hdl._ast import Slice
 
 from sim.engine import Engine
+from sim.private import memories
 from waveforms.wave import NOTHING, Banked, Computed, Group, Kind, Mapped, Wave, width_of
 
 Raws = list[int]
@@ -45,24 +46,29 @@ class Channel:
 class Sampler:
     """The signals of a selection, each once, and the channels that are shown of them.
 
-    Members: `channels`; `read()` gives the raw values of the cycle; `watchers[i]` are the channels
-    that depend on raw value i.
+    Members: `channels`; `signals`, what is read of the machine; `read()` gives the raw values of
+    the cycle; `watchers[i]` are the channels that depend on raw value i.
     """
 
     def __init__(self, engine: Engine, groups: Iterable[Group]) -> None:
         self._engine = engine
-        self._places: dict[int, int] = {}
+        self._places: dict[object, int] = {}
         self._keep: list[object] = []  # alive, so that their id stays theirs
-        self._readers: list[Callable[[], int]] = []
+        self._readers: list[Callable[[], int] | None] = []  # None: a signal, the next one
+        self.signals: list[Value] = []
         self.channels = [c for g in groups for w in g.waves for c in self._channels(g.name, w)]
         self.watchers: list[list[Channel]] = [[] for _ in self._readers]
         for channel in self.channels:
             for place in channel.depends:
                 self.watchers[place].append(channel)
 
-    def read(self) -> Raws:
-        """The raw values of the cycle that the engine is in."""
-        return [read() for read in self._readers]
+    def read(self, values: Sequence[int] | None = None) -> Raws:
+        """The raw values of the cycle that the engine is in; `values` are those of `signals`, if
+        they were read before."""
+        if values is None:
+            values = [self._engine.get(signal) for signal in self.signals]
+        following = iter(values)
+        return [next(following) if read is None else read() for read in self._readers]
 
     def _channels(self, scope: str, wave: Wave) -> Iterator[Channel]:
         """What one wave becomes: a vector, a string, or both."""
@@ -101,17 +107,23 @@ class Sampler:
         if isinstance(value, Const):
             constant = value.value >> shift & mask
             return lambda _: constant
-        get, signal = self._engine.get, value
-        place = self._place(signal, lambda: get(signal), used)
+        place = self._place(value, None, used)
         return lambda raws: raws[place] >> shift & mask
 
-    def _place(self, key: object, reader: Callable[[], int], used: set[int]) -> int:
-        place = self._places.setdefault(id(key), len(self._readers))
+    def _place(self, key: Any, reader: Callable[[], int] | None, used: set[int]) -> int:
+        place = self._places.setdefault(_identity(key), len(self._readers))
         if place == len(self._readers):
             self._readers.append(reader)
+            if reader is None:
+                self.signals.append(key)
             self._keep.append(key)
         used.add(place)
         return place
+
+
+def _identity(key: Any) -> object:
+    """Equal for one signal, also for two looks at one row of a memory."""
+    return (id(key._memory), key._index) if isinstance(key, memories.MemoryData._Row) else id(key)
 
 
 def _named(value: Read, names: Callable[[int], str]) -> Show:

@@ -14,7 +14,7 @@ from isa.opcodes import Unit
 from isa.stages import Stage
 from rtl.top import PlenaTop
 from waveforms.flight import Flight
-from waveforms.units import completion, hbm, matrix, scalar, vector
+from waveforms.units import completion, hbm, heads, matrix, scalar, topk, vector
 from waveforms.wave import (
     NOTHING,
     Computed,
@@ -31,7 +31,7 @@ from waveforms.wave import (
 )
 
 #: Units by which a selection can be limited.
-UNITS = ("control", "scalar", "vector", "matrix", "hbm")
+UNITS = ("control", "scalar", "vector", "matrix", "topk", "hbm")
 
 #: What a viewer shows first, by full name.
 OVERVIEW = (
@@ -50,6 +50,7 @@ OVERVIEW = (
     "vector.op",
     "matrix.op",
     "matrix.mac_busy",
+    "topk.op",
     "hbm.op",
     "hbm.request_valid",
     "hbm.response_valid",
@@ -66,8 +67,10 @@ def select(top: PlenaTop, image: ProgramImage, flight: Flight) -> list[Group]:
         _dispatch(top, image),
         _scoreboard(top, flight),
         matrix(top, flight),
+        heads(top),
         vector(top, flight),
         scalar(top, flight),
+        topk(top, flight),
         hbm(top, flight),
         _registers(top),
         _loops(top),

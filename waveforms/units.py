@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from isa.opcodes import Unit
+from rtl.matrix.heads import block_columns
 from waveforms.flight import Flight
 from waveforms.wave import Banked, Computed, Group, Wave, bit, number, opcode, stage, word
 
@@ -50,6 +51,10 @@ def _unit(unit: Unit, top: Any, flight: Flight, issue: Any) -> Iterator[Wave]:
     yield bit("issue_ready", issue.ready)
 
 
+#: Rows of hm_acc that are shown of every head.
+HM_ROWS = 4
+
+
 def matrix(top: Any, flight: Flight) -> Group:
     """The matrix unit, its accumulators as the program sees them."""
     unit, accumulator = top.matrix, top.matrix.accumulator
@@ -58,6 +63,9 @@ def matrix(top: Any, flight: Flight) -> Group:
 
     def m_acc(i: int, j: int) -> Banked:
         return Banked(accumulator.active, tuple(bank[i][j] for bank in accumulator.banks))
+
+    def v_acc(j: int) -> Banked:
+        return Banked(accumulator.v_active, tuple(bank[j] for bank in accumulator.v_banks))
 
     waves = (
         *_unit(Unit.MATRIX, top, flight, unit.issue),
@@ -77,8 +85,58 @@ def matrix(top: Any, flight: Flight) -> Group:
         *completion("product_done", unit.product_done),
         *completion("write_done", unit.write_done),
         *(word(f"m_acc_{i}_{j}", m_acc(i, j)) for i in rows for j in rows),
+        *(word(f"v_acc_{j}", v_acc(j)) for j in rows),
     )
     return Group("matrix", "matrix", 0.08, waves)
+
+
+def heads(top: Any) -> Group:
+    """The accumulators of the per-head forms, as stored: while `filled` is low they are +0.0."""
+    unit, config = top.matrix.heads, top.config
+    blocks = config.MLEN // block_columns(config)
+
+    def acc(name: str, row: int, label: str) -> Iterator[Wave]:
+        for head in range(config.heads):
+            for block in range(blocks):
+                column = block * block_columns(config)
+                bank, address, _ = unit.place(config, head, row, column)
+                yield word(f"{name}_{head}{label}_block_{block}", unit.storage[bank][address])
+
+    waves = (
+        bit("hm_acc_filled", unit.filled[0]),
+        bit("hv_acc_filled", unit.filled[1]),
+        bit("fetch_valid", unit.fetch.valid),
+        number("fetch_row", unit.fetch.row),
+        bit("add_valid", unit.add.valid),
+        number("add_row", unit.add.row),
+        bit("clear_hm", unit.clear),
+        bit("clear_hv", unit.clear_hv),
+        bit("read_en", unit.read_en),
+        number("read_address", unit.read_address),
+        *acc("hv_acc", config.MLEN, ""),
+        *(w for row in range(min(HM_ROWS, config.MLEN)) for w in acc("hm_acc", row, f"_{row}")),
+    )
+    return Group("heads", "matrix", 0.002, waves)
+
+
+def topk(top: Any, flight: Flight) -> Group:
+    """The top-k unit."""
+    unit, issue = top.topk, top.topk.issue.payload
+    waves = (
+        *_unit(Unit.TOPK, top, flight, unit.issue),
+        number("issue_row", issue.row),
+        number("issue_num_experts", issue.num_experts),
+        number("issue_top_k", issue.top_k),
+        *_read("vram_read", unit.vram_read),
+        bit("int_write_valid", unit.int_write.valid),
+        number("int_write_address", unit.int_write.address),
+        number("int_write_value", unit.int_write.value),
+        bit("fp_write_valid", unit.fp_write.valid),
+        number("fp_write_address", unit.fp_write.address),
+        word("fp_write_value", unit.fp_write.value),
+        *completion("done", unit.done),
+    )
+    return Group("topk", "topk", 0.02, waves)
 
 
 def vector(top: Any, flight: Flight) -> Group:

@@ -1,16 +1,16 @@
 """The waveform file of a run: waves and memories, as a value change dump (VCD)."""
 
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from itertools import compress
 from operator import ne
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from sim.observers import Completed, Dispatched, Observer, Written
+from sim.observers import Completed, Dispatched, Observer, Samples, Stored, Written
 from sim.simulation import Simulation
-from waveforms.contents import Cell, memories
+from waveforms.contents import Cell, Writes, memories
 from waveforms.dump import Dump, write_empty
 from waveforms.flight import Flight
 from waveforms.gtkw import write_gtkw
@@ -33,7 +33,8 @@ class VcdWriter(Observer):
     or memory that is written in it shows the new value in cycle n + 1. After the last cycle comes
     the machine's final state. An enumeration NAME is two variables, the string NAME and the number
     NAME_index. The file is complete however the run ends, by an error or an interrupt too; it is
-    empty but complete until the first cycle of the window.
+    empty but complete until the first cycle of the window. On every engine it is the same, but for
+    its comment; on the compiled engine the clock runs on, and the file follows in pieces.
 
     Args:
         path: the file. Replaced; for NAME.vcd, NAME.gtkw and NAME.sucl too.
@@ -50,6 +51,8 @@ class VcdWriter(Observer):
         ValueError: impossible window or rows, an unknown unit, or a viewer's file as path.
         OSError: the file cannot be written.
     """
+
+    accepts_late_events = True
 
     def __init__(
         self,
@@ -80,12 +83,13 @@ class VcdWriter(Observer):
         names = {group.name for group in chosen}
         self._groups = [group for group in groups if group.name in names]
         self._memories = [memory for memory in every if memory.name in names]
+        self._writes = Writes(self._memories, top.config.MLEN)
         self._sampler = Sampler(self._engine, self._groups)
         self._raws: list[int] = []
         self._watching: list[list[tuple[Any, Show]]] = []  # per raw value: who shows it
         self._cells: dict[Cell, Any] = {}
         self._dump: Dump | None = None
-        self._started = self._recorded = False
+        self._started = self._recorded = self._loaded = False
         self._warned = False
         expected = instructions_of(simulation.image) if expected_cycles is None else expected_cycles
         self.projection = Projection.of(
@@ -104,34 +108,55 @@ class VcdWriter(Observer):
             self._tell(str(self.projection))
             self._warned = self.projection.size >= LARGE_BYTES
 
+    def samples(self) -> Samples:
+        """The signals that are shown."""
+        return Samples(self._sampler.signals, self._window.first, self._window.stop)
+
+    def sampling(self, cycle: int) -> None:
+        """Reads the memories at the beginning of the window."""
+        for memory in self._memories:
+            memory.load(self._engine)
+        self._loaded = True
+
+    def sampled(self, cycle: int, values: Sequence[int]) -> None:
+        """Records a cycle of the window."""
+        self._count(cycle)
+        self._sample(cycle, values)
+
     def dispatched(self, event: Dispatched) -> None:
         """Counts the instruction as unfinished from the next cycle on."""
         self._events.append(event)
-        self._touch(event.word, event.cycle)
 
     def completed(self, event: Completed) -> None:
         """Counts it as finished from the next cycle on."""
         self._events.append(event)
-        self._touch(int(self._simulation.image.words[event.pc]), event.cycle)
-
-    def _touch(self, word: int, cycle: int) -> None:
-        if cycle in self._window:
-            for memory in self._memories:
-                memory.touched(word, cycle)
 
     def written(self, event: Written) -> None:
         """Keeps the row for the next cycle."""
         if event.cycle in self._window:
-            for memory in self._memories:
-                memory.written(event)
+            self._writes.written(event)
+
+    def stored(self, event: Stored) -> None:
+        """Keeps the word for the next cycle."""
+        if event.cycle in self._window:
+            self._writes.stored(event)
 
     def cycle(self, cycle: int) -> None:
         """Records the cycle, if it is in the window."""
         if cycle in self._window:
-            self._sample(cycle)
+            if not self._loaded:
+                self.sampling(cycle)
+            self._sample(cycle, None)
         elif self._dump is not None:
             self._close()
-        for event in self._events:
+        self._count(cycle + 1)
+
+    def _count(self, cycle: int) -> None:
+        """Takes the events before `cycle` into account."""
+        for place, event in enumerate(self._events):
+            if event.cycle >= cycle:
+                del self._events[:place]
+                return
             if isinstance(event, Dispatched):
                 self._flight.enter(event)
             else:
@@ -148,16 +173,17 @@ class VcdWriter(Observer):
         try:
             # After an interrupt the engine may be in the middle of a cycle.
             if failure is not KeyboardInterrupt and self._cycle + 1 in self._window:
-                self._sample(self._cycle + 1)
+                self._count(self._cycle + 1)
+                self._sample(self._cycle + 1, None)
         except Exception:
             if failure is None:  # otherwise the run's own failure is the one to report
                 raise
         finally:
             self._close()
 
-    def _sample(self, cycle: int) -> None:
+    def _sample(self, cycle: int, values: Sequence[int] | None) -> None:
         self._cycle = cycle
-        raws = self._sampler.read()
+        raws = self._sampler.read(values)
         dump = self._dump
         if dump is None:
             dump = self._open(cycle, raws)
@@ -168,7 +194,7 @@ class VcdWriter(Observer):
                 for variable, show in watching:
                     dump.change(variable, show(raws))
             for memory in self._memories:
-                for row in memory.update(self._engine, cycle):
+                for row in memory.update(cycle):
                     for cell in memory.of_row[row]:
                         dump.change(self._cells[cell], cell.of(memory.rows[row]))
         dump.end()
@@ -197,7 +223,6 @@ class VcdWriter(Observer):
             [(variables[c], c.show) for c in channels] for channels in self._sampler.watchers
         ]
         for memory in self._memories:
-            memory.load(self._engine)
             for cell in memory.cells:
                 value = cell.of(memory.rows[cell.row])
                 self._cells[cell] = dump.register(memory.name, cell.name, cell.width, value)

@@ -14,10 +14,10 @@ from sim.compiled.evaluation import evaluate
 from sim.compiled.hostloop import HostLoop
 from sim.compiled.model import Model, Place
 from sim.compiled.paths import reachable
+from sim.compiled.samples import Piece, SampleLog
 from sim.engine import Engine
 from sim.hbm import HbmDevice
 from sim.observers import Observer
-from sim.private import evaluation
 
 __all__ = ["CompiledEngine"]
 
@@ -73,7 +73,7 @@ class CompiledEngine(Engine):
         cast = Value.cast(value)
         if isinstance(cast, Signal) and not cast.shape().signed:
             return self.bits(cast)
-        return evaluate(cast, self.bits)
+        return evaluate(cast, self.bits, self.read_row)
 
     def set(self, signal: Value, value: int) -> None:
         self.model.set(self._place_of(Value.cast(signal)), value)
@@ -103,9 +103,24 @@ class CompiledEngine(Engine):
     ) -> HostLoop | None:
         """A loop that clocks many cycles at a time for a simulation; None if an observer has to see
         each of them."""
-        if not HostLoop.suits(hbm, observers):
+        if not HostLoop.suits(hbm, observers, samples=True):
             return None
-        return HostLoop(self.model, self.probe, image, hbm, observers)
+        wanted = [(o, wants) for o in observers if (wants := o.samples()) is not None]
+        log = None
+        for observer, samples in wanted:
+            log = SampleLog(observer, samples, [self._pieces(v) for v in samples.signals])
+        return HostLoop(self.model, self.probe, image, hbm, observers, log)
+
+    def _pieces(self, value: Value) -> list[Piece]:
+        """Where the bits of a signal, or of a row of a memory, are in the storage."""
+        if isinstance(value, Signal):
+            return [
+                (0, 0, start, width) if net < 0 else (*self.model.offset(net), start, width)
+                for net, start, width in self.place(value)
+            ]
+        row: Any = value
+        at, size = self.model.row_offset(self._memory(row._memory), row._index)
+        return [(at, size, 0, len(value))]
 
     def _memory(self, memory: MemoryData) -> int:
         path = self._reachable.memory_path(memory)

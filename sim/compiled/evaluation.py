@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from amaranth.hdl import Signal, Value
+from amaranth.hdl import MemoryData, Signal, Value
 
 from sim.private import evaluation
 
@@ -10,6 +10,8 @@ __all__ = ["evaluate"]
 
 #: The settled bit pattern of a signal.
 Bits = Callable[[Signal], int]
+#: The bit pattern of a row of a memory.
+Row = Callable[[MemoryData, int], int]
 
 
 class _Slot:
@@ -28,20 +30,35 @@ class _Slot:
         return value
 
 
+class _Rows:
+    """A memory as the evaluator sees it."""
+
+    __slots__ = ("_memory", "_row")
+
+    def __init__(self, row: Row, memory: MemoryData) -> None:
+        self._row, self._memory = row, memory
+
+    def read(self, number: int) -> int:
+        return self._row(self._memory, number)
+
+
 class _Slots:
     """The state that the evaluator asks for."""
 
-    def __init__(self, bits: Bits) -> None:
-        self._bits = bits
+    def __init__(self, bits: Bits, row: Row) -> None:
+        self._bits, self._row = bits, row
         self.slots = self
 
     def get_signal(self, signal: Signal) -> Signal:
         return signal
 
-    def __getitem__(self, signal: Signal) -> _Slot:
-        return _Slot(self._bits, signal)
+    def get_memory(self, memory: MemoryData) -> MemoryData:
+        return memory
+
+    def __getitem__(self, of: Signal | MemoryData) -> _Slot | _Rows:
+        return _Rows(self._row, of) if isinstance(of, MemoryData) else _Slot(self._bits, of)
 
 
-def evaluate(value: Value, bits: Bits) -> int:
-    """The number that `value` has when its signals have these bit patterns."""
-    return int(evaluation.eval_value(_Slots(bits), value))
+def evaluate(value: Value, bits: Bits, row: Row) -> int:
+    """The number that `value` has when its signals and rows of memories have these bit patterns."""
+    return int(evaluation.eval_value(_Slots(bits, row), value))

@@ -33,6 +33,10 @@ typedef struct {
   i64 log_size, log_used;
   i64 bad_kind, bad_pc, bad_stage;
   i64 timed, machine_ns;
+  i64 sample_first, sample_stop, sample_parts; /* cycles; places of the storage */
+  const i64 *sample_places; /* offset and bytes of each */
+  u8 *samples;
+  i64 sample_size, sample_room, sample_used; /* bytes of a sample; samples */
 } host_t;
 
 static i64 now_ns(void) {
@@ -217,11 +221,25 @@ static void log_beat(host_t *h, u8 *M) {
 }
 
 /* At most this many words of log are written in a cycle. */
-#define LOG_ROOM (2 + DISPATCH_WORDS + 4 * COMPLETION_PORTS + (5 + LANE_WORDS + DATA_WORDS) * WRITE_PORTS + 4 * WORD_PORTS + BEAT_WORDS)
+#define LOG_ROOM (2 + DISPATCH_WORDS + 4 * COMPLETION_PORTS + (5 + LANE_WORDS + DATA_WORDS) * WRITE_PORTS + 4 * WORD_PORTS + BEAT_WORDS + 2)
+
+/* What sim.compiled.samples wants of this cycle; the log says which cycle it is, and what came before. */
+static void sample(host_t *h, const u8 *M) {
+  u64u *r = h->log + h->log_used;
+  r[0] = 5; r[1] = (u64)h->cycle;
+  h->log_used += 2;
+  u8 *to = h->samples + h->sample_size * h->sample_used++;
+  for (i64 i = 0; i < h->sample_parts; i++) {
+    i64 size = h->sample_places[2 * i + 1];
+    memcpy(to, M + h->sample_places[2 * i], (size_t)size);
+    to += size;
+  }
+}
 
 EXPORT int plena_run(u8 *M, host_t *h) {
   for (;;) {
     if (h->log && h->log_used + LOG_ROOM > h->log_size) return LOG_FULL;
+    if (h->sample_used == h->sample_room && h->sample_parts) return LOG_FULL;
     if (h->spare_used == h->spare_count) return NEED_PAGES;
     if (h->budget-- <= 0) return BUDGET;
     u32 answered = h->due_count && h->due[h->due_head].cycle <= h->cycle;
@@ -249,6 +267,7 @@ EXPORT int plena_run(u8 *M, host_t *h) {
       int bad = host_events(h, M, flags);
       if (bad) return bad;
     }
+    if (h->sample_parts && h->cycle >= h->sample_first && h->cycle < h->sample_stop) sample(h, M);
     if (flags & COUNTING_BIT) h->cycle++;
     since = h->timed ? now_ns() : 0;
     edge(M);

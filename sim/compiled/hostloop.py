@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from isa.image import ProgramImage
+from sim.compiled.samples import SampleLog
 from sim.hbm import PAGE_BYTES, HbmDevice
 from sim.observers import (
     Completed,
@@ -75,6 +76,9 @@ class HostState(ctypes.Structure):
         ("log", _POINTER),
         *((n, _I64) for n in ("log_size", "log_used", "bad_kind", "bad_pc", "bad_stage")),
         *((n, _I64) for n in ("timed", "machine_ns")),
+        *((n, _I64) for n in ("sample_first", "sample_stop", "sample_parts")),
+        *((n, _POINTER) for n in ("sample_places", "samples")),
+        *((n, _I64) for n in ("sample_size", "sample_room", "sample_used")),
     )
 
 
@@ -98,11 +102,11 @@ class HostLoop:
 
     The tag check, the map of last writers and the accounts by pc are done in C. Other observers
     get their events from a log, in order, but up to thousands of cycles late. So only those may be
-    attached whose class says `accepts_late_events = True`: they look at the events alone, not at
-    the machine, and do not override `cycle`.
+    attached whose class says `accepts_late_events = True` (see `Observer`).
 
     Args:
         model, probe: the engine's.
+        sampler: collects what one of the observers wants of every cycle.
         image, hbm, observers: the simulation's; the observers begin with its TagChecker, its
         LastWriter and its PcAccounts.
     """
@@ -114,8 +118,10 @@ class HostLoop:
         image: ProgramImage,
         hbm: HbmDevice,
         observers: Sequence[Observer],
+        sampler: SampleLog | None = None,
     ) -> None:
         self._model, self._probe, self._hbm = model, probe, hbm
+        self._sampler = sampler
         checker, writers, accounts = observers[:3]
         assert isinstance(checker, TagChecker)
         assert isinstance(writers, LastWriter)
@@ -138,9 +144,14 @@ class HostLoop:
             setattr(state, name, getattr(accounts, attribute).ctypes.data)
         self._accounts = accounts
         self._calls = [_overridden(observers[3:], kind) for kind in _EVENTS]
-        if any(self._calls):
+        if any(self._calls) or sampler is not None:
             self._log = np.zeros(_LOG_WORDS, np.uint64)
             state.log, state.log_size = self._log.ctypes.data, _LOG_WORDS
+        if sampler is not None:
+            state.sample_first, state.sample_stop = sampler.first, sampler.stop
+            state.sample_parts, state.sample_places = sampler.count, sampler.places.ctypes.data
+            state.sample_size, state.sample_room = sampler.log.shape[1], sampler.log.shape[0]
+            state.samples = sampler.log.ctypes.data
 
     def time_machine(self) -> None:
         """Measures from now on how much of the time the machine takes; reading the clock costs a
@@ -153,15 +164,19 @@ class HostLoop:
         return self._state.machine_ns / 1e9
 
     @staticmethod
-    def suits(hbm: HbmDevice, observers: Sequence[Observer]) -> bool:
-        """Whether this loop may stand in for the one in Python."""
+    def suits(hbm: HbmDevice, observers: Sequence[Observer], *, samples: bool = False) -> bool:
+        """Whether this loop may stand in for the one in Python; `samples`: of an engine that can
+        sample for one observer."""
         known = (
             type(hbm) is HbmDevice
             and type(observers[0]) is TagChecker
             and type(observers[1]) is LastWriter
             and type(observers[2]) is PcAccounts
         )
-        return known and all(getattr(type(o), "accepts_late_events", False) for o in observers[3:])
+        sampled = sum(o.samples() is not None for o in observers[3:])
+        return (
+            known and sampled <= int(samples) and all(o.accepts_late_events for o in observers[3:])
+        )
 
     @property
     def idle(self) -> int:
@@ -175,6 +190,8 @@ class HostLoop:
         Raises TagError like the TagChecker.
         """
         state = self._state
+        if self._sampler is not None:
+            stop = self._sampler.begin(cycle, stop)
         state.cycle, state.stop, state.patience = cycle, stop, patience
         state.budget = _LOGGED_CYCLES if state.log else _BUDGET_CYCLES
         self._hand_over()
@@ -275,6 +292,10 @@ class HostLoop:
         words: list[int] = log.tolist()
         content = log.tobytes()
         self._state.log_used = 0
+        samples = iter(())
+        if self._sampler is not None:
+            samples = self._sampler.take(self._state.sample_used)
+            self._state.sample_used = 0
 
         def joined(first: int, last: int) -> int:
             return int.from_bytes(content[8 * first : 8 * last], "little")
@@ -309,6 +330,9 @@ class HostLoop:
                 cycle, index, value = words[at + 1 : end]
                 for call in stored:
                     call(Stored(cycle, files[port], index, value))
+            elif kind == 5:
+                end = at + 2
+                next(samples)(words[at + 1])
             else:
                 end = at + 13
                 cycle, pc, address, strobe = words[at + 1 : at + 5]

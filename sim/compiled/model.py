@@ -203,6 +203,11 @@ class Model:
         """Byte offset and size of a net."""
         return self._nets[index].at, self._nets[index].size
 
+    def row_offset(self, index: int, row: int) -> tuple[int, int]:
+        """Byte offset and size of a row of a memory."""
+        memory = self._memories[index]
+        return memory.at + memory.row * row, memory.row
+
     def memory_array(self, index: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
         """A memory's storage as bytes, [rows, bytes per row]; after writing, call
         `touch_memory`."""

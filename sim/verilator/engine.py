@@ -147,7 +147,7 @@ class VerilatorEngine(Engine):
         cast = Value.cast(value)
         if cast is self.probe.flags:
             cast = self.probe.flags_value
-        return evaluate(cast, self.bits)
+        return evaluate(cast, self.bits, self.read_row)
 
     def set(self, signal: Value, value: int) -> None:
         inner: Any = Value.cast(signal)

@@ -91,7 +91,8 @@ def test_units_limit_the_groups(record):
         return {n.split(".")[0] for n in read_vcd(record(**options).path).variables}
 
     assert scopes(units=["vector"]) == {"run", "dispatch", "vector", "vram"}
-    assert scopes(units={"matrix"}) == {"run", "dispatch", "matrix", "mram"}
+    assert scopes(units={"matrix"}) == {"run", "dispatch", "matrix", "heads", "mram"}
+    assert scopes(units={"topk"}) == {"run", "dispatch", "topk"}
     assert scopes(units={"hbm", "registers"}) == {"run", "dispatch", "hbm", "registers"}
     assert scopes(units=()) == {"run", "dispatch"}
     everything = scopes()

@@ -1,60 +1,56 @@
-"""FP_MEM and INT_MEM are read again when an instruction that writes them has begun or ended."""
-
-from types import SimpleNamespace
+"""FP_MEM and INT_MEM follow the events of what is stored there, a cycle later."""
 
 from isa.config import PRESETS
-from isa.opcodes import BY_MNEMONIC
-from waveforms.contents import memories
+from sim.observers import Stored, Written
+from tests.conftest import engine_for
+from waveforms.contents import Writes, memories
 
-STORE, LOAD = BY_MNEMONIC["S_ST_FP"].code, BY_MNEMONIC["S_LD_FP"].code
+TINY = PRESETS["tiny"]
 
 
-class Words:
-    """An engine whose memories hold one value everywhere."""
-
-    def __init__(self):
-        self.value, self.reads = 1, 0
+class Ones:
+    """An engine whose memories hold all ones in the low byte of every row."""
 
     def read_memory(self, memory, start, count):
-        self.reads += 1
-        return [self.value] * count
+        return [0xFF] * count
 
 
-def fp_mem(engine):
-    top = SimpleNamespace(
-        config=PRESETS["tiny"], scalar=SimpleNamespace(fp_mem="fp", int_mem="int")
-    )
-    memory = next(m for m in memories(top, range(8)) if m.name == "fp_mem")
-    memory.load(engine)
-    return memory
+def loaded(name, rows):
+    memory = next(m for m in memories(engine_for(TINY).top, rows) if m.name == name)
+    memory.load(Ones())
+    return memory, Writes([memory], TINY.MLEN)
 
 
-def test_a_store_shows_in_the_cycle_after_it_began():
-    engine = Words()
-    memory = fp_mem(engine)
-    memory.touched(STORE, 5)
-    assert memory.update(engine, 5) == []
-    engine.value = 2
-    assert memory.update(engine, 6) == [0]
-    assert memory.rows == {0: 2}
+def test_a_word_of_fp_mem_is_a_lane_of_its_row():
+    memory, writes = loaded("fp_mem", range(2 * TINY.MLEN))
+    writes.stored(Stored(5, "FP_MEM", TINY.MLEN + 2, 0xABCD))
+    assert memory.update(5) == []
+    assert memory.update(6) == [1]
+    assert memory.rows == {0: 0xFF, 1: 0xFF | 0xABCD << 32}
+    assert memory.update(7) == []
 
 
-def test_a_long_write_shows_in_the_cycle_after_it_ended():
-    engine = Words()
-    memory = fp_mem(engine)
-    memory.touched(STORE, 5)
-    for cycle in range(5, 10):
-        if cycle == 9:
-            memory.touched(STORE, 9)
-        assert memory.update(engine, cycle) == []
-    engine.value = 2
-    assert memory.update(engine, 10) == [0]
+def test_a_word_of_int_mem_is_a_row():
+    memory, writes = loaded("int_mem", range(4, 8))
+    for number in (4, 7, 8):  # the last one is not shown
+        writes.stored(Stored(5, "INT_MEM", number, 0x10000 + number))
+    assert memory.update(6) == [4, 7]
+    assert memory.rows == {4: 0x10004, 5: 0xFF, 6: 0xFF, 7: 0x10007}
 
 
-def test_nothing_is_read_for_instructions_that_do_not_write_it():
-    engine = Words()
-    memory = fp_mem(engine)
-    for cycle in range(20):
-        memory.touched(LOAD, cycle)
-        assert memory.update(engine, cycle) == []
-    assert engine.reads == 1
+def test_other_files_and_memories_are_left_alone():
+    memory, writes = loaded("fp_mem", range(TINY.MLEN))
+    writes.stored(Stored(5, "INT_MEM", 0, 1))
+    writes.stored(Stored(5, "gp", 0, 1))
+    writes.written(Written(5, "vector", "vram", 0, 1, 0, 0, 0))
+    assert memory.update(6) == []
+
+
+def test_lanes_that_are_off_keep_what_they_hold():
+    memory, writes = loaded("vram", range(2))
+    writes.written(Written(5, "vector", "vram", 1, 0b10, 0x1111_2222_3333, 0, 0))
+    writes.written(Written(6, "hbm", "vram", 1, 0b01, 0x4444, 0, 0))
+    assert memory.update(6) == [1]
+    assert memory.rows[1] == 0x2222_00FF
+    assert memory.update(7) == [1]
+    assert memory.rows[1] == 0x2222_4444
