@@ -5,7 +5,7 @@ from typing import Any
 from rich.console import Console
 
 from sim.mismatch import Comparison
-from sim.profile import stage_table
+from sim.profile import coverage_warning, stage_table
 from sim.result import RunResult
 from sim.simulation import Simulation
 from testbench.artefacts import Artefacts
@@ -95,7 +95,8 @@ def print_report(
         f"{report['simulation_seconds']:.1f} s ({report['cycles_per_second']:,.0f} cycles/s), "
         f"{report['total_seconds']:.1f} s in all"
     )
-    for line in lines:
+    warning = coverage_warning(profile)
+    for line in [*lines, *([] if warning is None else [warning])]:
         console.print(line, highlight=False)
     for comparison in comparisons:
         console.print(str(comparison), highlight=False)
