@@ -145,7 +145,7 @@ def picture(config_name: str, figures: Sequence[Figures]) -> bytes:
         bars = speeds.bar(places, values, width, label=f["engine"])
         speeds.bar_label(bars, [_number(v) for v in values], rotation=90, fontsize=7, padding=2)
     speeds.set_yscale("log")
-    speeds.margins(y=0.25)
+    speeds.margins(y=0.4)
     speeds.set_xticks(range(len(_SPEEDS)), [name.replace("_", " ") for name in _SPEEDS])
     speeds.set_ylabel("simulated cycles per second")
     speeds.set_title(f"configuration {config_name}")
