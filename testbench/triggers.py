@@ -57,7 +57,9 @@ ATTRIBUTION_DEFECTS = frozenset(
         "counter_counts_issue",
     }
 )
-OTHER_DEFECTS = frozenset({"gate_multiply_dropped", "topk_packing_shift", "topk_reads_128"})
+OTHER_DEFECTS = frozenset(
+    {"completion_lost", "gate_multiply_dropped", "topk_packing_shift", "topk_reads_128"}
+)
 
 
 @dataclass(frozen=True)

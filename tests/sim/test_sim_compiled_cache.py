@@ -90,7 +90,8 @@ def test_the_key_follows_configuration_compiler_flags_and_sources(monkeypatch, t
     assert cache.source_key(PRESETS["tiny"].replace(name="other"), gcc) in keys
     for folder in ("rtl", "isa", "sim/compiled"):
         (tmp_path / folder).mkdir(parents=True)
-    (tmp_path / "sim/probe.py").write_text("")
+    for file in ("sim/probe.py", "sim/private.py"):
+        (tmp_path / file).write_text("")
     monkeypatch.setattr(cache, "_REPOSITORY", tmp_path)
     empty = cache.source_key(PRESETS["tiny"], gcc)
     (tmp_path / "rtl" / "top.py").write_text("x = 1")
