@@ -19,7 +19,7 @@ Counts = npt.NDArray[np.int64]
 
 #: Unfinished instructions that can be, and the one at dispatch.
 _ROOM = (1 << SLOT_BITS) + 1
-_EMPTY, _SINCE = 0, 1  # of `progress`
+_COUNT, _SINCE = 0, 1  # of `progress`
 
 
 class PcAccounts(Observer):
@@ -63,13 +63,13 @@ class PcAccounts(Observer):
 
     def dispatched(self, event: Dispatched) -> None:
         self._bill(event.cycle + 1, event.pc)
-        self.order[self.progress[_EMPTY]] = event.pc, event.unit
-        self.progress[_EMPTY] += 1
+        self.order[self.progress[_COUNT]] = event.pc, event.unit
+        self.progress[_COUNT] += 1
 
     def completed(self, event: Completed) -> None:
         self._bill(event.cycle + 1, event.pc)
         self.completions[event.pc] += 1
-        count = int(self.progress[_EMPTY])
+        count = int(self.progress[_COUNT])
         if event.port == "immediate":  # it is the one just dispatched, and never was unfinished
             unit = int(self.order[count - 1, 1])
             if unit not in self.order[: count - 1, 1]:
@@ -78,7 +78,7 @@ class PcAccounts(Observer):
         else:
             slot = int(np.flatnonzero(self.order[:count, 0] == event.pc)[0])
         self.order[slot : count - 1] = self.order[slot + 1 : count].copy()
-        self.progress[_EMPTY] -= 1
+        self.progress[_COUNT] -= 1
 
     def _bill(self, end: int, front_pc: int) -> None:
         """Bills the cycles up to `end` to who was unfinished in them."""

@@ -11,9 +11,8 @@ from isa.opcodes import BY_MNEMONIC, Unit
 from isa.stages import Stage
 from isa.traps import Trap
 from sim.hbm import HbmDevice
-from sim.observers import Observer, TagError
+from sim.observers import Observer, TagChecker, TagError
 from sim.pc_accounts import PcAccounts
-from sim.profile.accounting import COMPLETED
 from sim.profile.errors import ProfileInvariantError
 from sim.profile.pairs import pair_stats
 from sim.simulation import Simulation
@@ -126,7 +125,7 @@ def test_accounts_that_differ_from_the_hardware_are_refused(name: str):
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_memory_request_under_another_tag_is_caught(engine: str):
+def test_a_dispatch_under_another_tag_is_caught(engine: str):
     image = assemble(PAIRS, config=TINY)
     simulation = Simulation(TINY, image, HbmDevice(TINY), engine=engine_for(TINY, engine))
     stages = image.stages.copy()
@@ -138,5 +137,8 @@ def test_a_memory_request_under_another_tag_is_caught(engine: str):
         simulation.run(max_cycles=1000)
 
 
-def test_completion_ports_are_those_of_the_counters():
-    assert "immediate" in COMPLETED
+def test_a_memory_request_under_another_tag_is_refused():
+    checker = TagChecker(assemble(PAIRS, config=TINY))
+    checker.requested(2, Stage.EXPERT_WEIGHT_PREFETCH)
+    with pytest.raises(TagError, match="pc 2 sent a memory request with stage gather"):
+        checker.requested(2, Stage.GATHER)
