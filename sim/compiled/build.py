@@ -11,9 +11,10 @@ from amaranth.hdl import Signal
 from isa.config import PlenaConfig
 from rtl.top import PlenaTop
 from sim.compiled import cache
+from sim.compiled.extract import extract
 from sim.compiled.host import NetlistAccessors, host_source
 from sim.compiled.model import Model, Place, describe, place_of
-from sim.compiled.netlist import Netlist, extract
+from sim.compiled.netlist import Netlist
 from sim.compiled.paths import Reachable, reachable
 from sim.compiled.program import Program, make_program
 from sim.compiled.toolchain import (

@@ -14,8 +14,8 @@ import numpy.typing as npt
 from rtl.leaves.leaf import Leaf
 from rtl.top import PlenaTop
 from sim.compiled import cache
+from sim.compiled.extract import extract
 from sim.compiled.leaf import LANES, LeafFunction
-from sim.compiled.netlist import extract
 from sim.compiled.program import PRELUDE
 from sim.compiled.terms import Term
 from sim.compiled.toolchain import INSTALL_HINT, CompilerError, compile_library, find_compiler

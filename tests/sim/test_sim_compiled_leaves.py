@@ -12,8 +12,8 @@ from amaranth.sim import Simulator
 
 from isa.config import PRESETS
 from rtl.top import PlenaTop
+from sim.compiled.extract import extract
 from sim.compiled.leaf import LANES, LeafFunction
-from sim.compiled.netlist import extract
 from sim.compiled.program import PRELUDE
 from sim.compiled.toolchain import compile_library, find_compiler
 

@@ -11,8 +11,9 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from sim.compiled.extract import extract
 from sim.compiled.model import Model, describe, place_of
-from sim.compiled.netlist import Netlist, extract
+from sim.compiled.netlist import Netlist
 from sim.compiled.program import make_program
 from sim.compiled.terms import TermFactory
 from sim.compiled.toolchain import compile_library, find_compiler
