@@ -27,8 +27,6 @@ INSTALL_HINT = (
     "or, without administrator rights, pip install ziglang"
 )
 _COMMON = ("-std=gnu11", "-fPIC", "-fvisibility=hidden", "-fno-strict-aliasing", "-fwrapv", "-w")
-#: Threaded jumps would give the loops over leaves a control flow that gcc does not vectorise.
-_LEVELS = {"leaves.c": ("-O3", "-fno-thread-jumps")}
 
 
 class CompilerError(RuntimeError):
@@ -47,6 +45,18 @@ class Compiler:
     def identity(self) -> str:
         """For a cache key."""
         return "\n".join((*self.command, self.version, *self.flags))
+
+    @property
+    def is_gcc(self) -> bool:
+        """Whether it is gcc, rather than clang by whatever name."""
+        return "Free Software Foundation" in self.version
+
+    def flags_of(self, file: str) -> tuple[str, ...]:
+        """The flags for a source file: `leaves.c` has the loops that must become SIMD."""
+        if file != "leaves.c":
+            return ("-O2", *self.flags)
+        # Threaded jumps would give the loops a control flow that gcc does not vectorise.
+        return ("-O3", *(("-fno-thread-jumps",) if self.is_gcc else ()), *self.flags)
 
 
 def native_flags(*, zig: bool = False) -> tuple[str, ...]:
@@ -106,8 +116,7 @@ def compile_library(
         source.write_text(text, encoding="utf-8")
         command = [
             *compiler.command,
-            *_LEVELS.get(file, ("-O2",)),
-            *compiler.flags,
+            *compiler.flags_of(file),
             "-c",
             str(source),
             "-o",

@@ -2,8 +2,13 @@
 
 import ctypes
 import os
+import platform
+import re
 import subprocess
 from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +20,7 @@ from rtl.top import PlenaTop
 from sim.compiled.extract import extract
 from sim.compiled.leaf import LANES, LeafFunction
 from sim.compiled.program import PRELUDE
-from sim.compiled.toolchain import compile_library, find_compiler
+from sim.compiled.toolchain import Compiler, compile_library, find_compiler, native_flags
 
 # Continuous integration must have a compiler: there the tests fail instead of passing by absence.
 pytestmark = pytest.mark.skipif(
@@ -65,15 +70,14 @@ def aligned(values: np.ndarray) -> np.ndarray:
     return view
 
 
-def test_every_leaf_agrees_with_amaranths_simulator(functions, tmp_path):
-    assert COUNT % LANES == 0
-    compiler = find_compiler()
-    assert compiler is not None
-    library = ctypes.CDLL(
-        str(compile_library(compiler, {"leaves.c": source(functions)}, tmp_path, "l.so"))
-    )
+def computed(
+    functions: dict[str, tuple[Any, LeafFunction]], compiler: Compiler, folder: Path
+) -> Iterator[tuple[str, dict[str, np.ndarray], dict[str, np.ndarray]]]:
+    """Key, operands and results of every leaf in C."""
+    path = compile_library(compiler, {"leaves.c": source(functions)}, folder, "l.so")
+    library = ctypes.CDLL(str(path))
     rng = np.random.default_rng(7)
-    for key, (leaf, function) in functions.items():
+    for key, (_, function) in functions.items():
         given = {port: aligned(operands(width, rng)) for port, width in function.inputs.items()}
         found = {
             port: aligned(np.zeros(COUNT, np.uint32 if width <= 32 else np.uint64))
@@ -81,6 +85,15 @@ def test_every_leaf_agrees_with_amaranths_simulator(functions, tmp_path):
         }
         pointers = [ctypes.c_void_p(a.ctypes.data) for a in (*given.values(), *found.values())]
         getattr(library, function.name)(ctypes.c_int(COUNT), *pointers)
+        yield key, given, found
+
+
+def test_every_leaf_agrees_with_amaranths_simulator(functions, tmp_path):
+    assert COUNT % LANES == 0
+    compiler = find_compiler()
+    assert compiler is not None
+    for key, given, found in computed(functions, compiler, tmp_path):
+        leaf, _ = functions[key]
         _, parameters, _ = leaf.key
         own = type(leaf)(**dict(parameters))
 
@@ -99,35 +112,87 @@ def test_every_leaf_agrees_with_amaranths_simulator(functions, tmp_path):
         simulator.run()
 
 
+def test_every_leaf_is_the_same_without_the_processors_extensions(functions, tmp_path):
+    compiler = find_compiler()
+    assert compiler is not None
+    kept = tuple(flag for flag in compiler.flags if flag not in native_flags())
+    folders = tmp_path / "native", tmp_path / "plain"
+    for folder in folders:
+        folder.mkdir()
+    plain = replace(compiler, flags=kept)
+    pairs = zip(
+        computed(functions, compiler, folders[0]),
+        computed(functions, plain, folders[1]),
+        strict=True,
+    )
+    for (key, _, native), (_, _, other) in pairs:
+        for port, values in native.items():
+            assert values.tolist() == other[port].tolist(), (key, port)
+    if platform.machine().lower() in ("x86_64", "amd64"):
+        uses = [
+            _uses_avx(c, f / "leaves.c") for c, f in zip((compiler, plain), folders, strict=True)
+        ]
+        assert uses == ["avx2" in Path("/proc/cpuinfo").read_text().split(), False]
+
+
+def _uses_avx(compiler: Compiler, source_file: Path) -> bool:
+    """Whether the machine code names a register of 256 bits or more."""
+    target = source_file.with_suffix(".s")
+    flags = compiler.flags_of(source_file.name)
+    command = [*compiler.command, *flags, "-S", str(source_file), "-o", str(target)]
+    subprocess.run(command, check=True)
+    text = target.read_text()
+    return "ymm" in text or "zmm" in text
+
+
+def simd_lines(compiler: Compiler, text: str, folder: Path) -> set[int]:
+    """Lines of loops that the compiler says it has turned into SIMD."""
+    path = folder / "leaves.c"
+    path.write_text(text)
+    tell = "-fopt-info-vec" if compiler.is_gcc else "-Rpass=loop-vectorize"
+    command = [*compiler.command, *compiler.flags_of(path.name), tell, "-c", str(path)]
+    report = subprocess.run(
+        [*command, "-o", str(folder / "l.o")], capture_output=True, text=True, check=True
+    ).stderr
+    told = re.findall(r"leaves\.c:(\d+):\d+: .*(?:loop vectorized|vectorized loop)", report)
+    return set(map(int, told))
+
+
+def loops_of(text: str) -> dict[int, str]:
+    """Line -> function, for the loops over leaves."""
+    return {
+        number: line.split("/* ")[1].removesuffix(" */")
+        for number, line in enumerate(text.splitlines(), 1)
+        if "i < count" in line
+    }
+
+
 def test_every_loop_over_leaves_becomes_simd(functions, tmp_path):
     compiler = find_compiler()
     assert compiler is not None
-    if "clang" in compiler.version or "Free Software Foundation" not in compiler.version:
-        pytest.skip("the report is gcc's")
-    path = tmp_path / "leaves.c"
-    path.write_text(source(functions))
-    command = [
-        *compiler.command,
-        "-O3",
-        "-fno-thread-jumps",
-        *compiler.flags,
-        "-fopt-info-vec",
-        "-c",
-        str(path),
-    ]
-    report = subprocess.run(
-        [*command, "-o", str(tmp_path / "l.o")], capture_output=True, text=True, check=True
-    ).stderr
-    done = {int(line.split(":")[1]) for line in report.splitlines() if "loop vectorized" in line}
-    loops = {
-        number: text.split("/* ")[1].removesuffix(" */")
-        for number, text in enumerate(path.read_text().splitlines(), 1)
-        if "i < count" in text
-    }
+    text = source(functions)
+    done = simd_lines(compiler, text, tmp_path)
     # One or two of a kind are not worth the name of a loop.
     repeated = Counter(c.leaf.key for c in extract(PlenaTop(PRESETS["default"])).leaves)
     many = {f.name for leaf, f in functions.values() if repeated[leaf.key] >= LANES // 4}
     assert len(many) >= 8
     titles = {f.name: f.title for _, f in functions.values()}
+    loops = loops_of(text)
     scalar = [titles[name] for line, name in loops.items() if line not in done and name in many]
     assert not scalar, f"not SIMD any more: {scalar}"
+
+
+def test_a_loop_that_is_not_simd_is_told_from_one_that_is(functions, tmp_path):
+    compiler = find_compiler()
+    assert compiler is not None
+    text = source(functions)
+    line, name = next(
+        (n, f) for n, f in loops_of(text).items() if n in simd_lines(compiler, text, tmp_path)
+    )
+    # A result that the next turn of the loop reads.
+    lines = text.splitlines()
+    end = next(i for i in range(line, len(lines)) if lines[i] == "  }")
+    store = lines[end - 1]
+    target = store.split("[i]")[0].strip()
+    lines[end - 1] = f"{store} {target}[i] += i ? {target}[i - 1] * 3 : 0;"
+    assert line not in simd_lines(compiler, "\n".join(lines), tmp_path), name
