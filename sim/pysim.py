@@ -10,6 +10,7 @@ from amaranth.sim import Simulator
 from isa.config import PlenaConfig
 from sim.engine import Engine
 from sim.probe import Probe
+from sim.pysim_masks import MaskedEngine
 from sim.pysim_merge import merged
 from sim.pysim_split import split
 
@@ -42,7 +43,7 @@ class PysimEngine(Engine):
         """The simulator of a machine, in which modules are cut for its speed alone."""
         design = merged(probe)
         split(design)
-        return Simulator(design)
+        return Simulator(design, engine=MaskedEngine)
 
     def _align(self) -> None:
         # The clock's first event is its start, not an edge.

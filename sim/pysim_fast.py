@@ -7,14 +7,13 @@ is checked. The changes:
   read from its new value, so that a chain of signals takes one pass, not one per link. A row of
   equal leaves is one process.
 - Parts of signals that a combinational process reads are taken out once, at its beginning.
-- A memory whose port writes nothing costs one comparison, not an expression per bit of its word.
 - A write that no bit takes is not queued.
 """
 
 import importlib
 import importlib.metadata
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,6 +22,7 @@ from amaranth.sim import Simulator
 from sim.private import ast, pyrtl, pysim
 from sim.probe import Probe
 from sim.pysim import PysimEngine
+from sim.pysim_masks import MaskedEngine
 from sim.pysim_merge import merged
 from sim.pysim_split import split
 
@@ -45,7 +45,7 @@ class PysimFastEngine(PysimEngine):
         design = merged(probe, whole=True)
         split(design)
         with single_pass():
-            return Simulator(design)
+            return Simulator(design, engine=MaskedEngine)
 
 
 @contextmanager
@@ -65,7 +65,6 @@ def single_pass() -> Iterator[None]:
         (pyrtl._RHSValueCompiler, "on_Signal"): _on_signal,
         (pyrtl._RHSValueCompiler, "on_Slice"): _on_slice,
         (pyrtl._StatementCompiler, "on_statements"): _on_statements,
-        (pyrtl, "Cat"): _mask,
         (pysim, "_PyMemoryState"): _MemoryState,
     }
     with _LOCK:
@@ -134,20 +133,6 @@ def _masks(statements: Any) -> Any:
     for signal, mask in collector.masks():
         masks[signal] = mask & ((1 << len(signal)) - 1)
     return masks
-
-
-def _mask(parts: Iterable[Any]) -> Any:
-    """Concatenation of a write port's enable bits, each of them repeated."""
-    repeated = list(parts)
-    bits = [part.parts[0] for part in repeated]
-    en = ast.Cat(*bits)
-    ones = ast.Const((1 << sum(map(len, repeated))) - 1, sum(map(len, repeated)))
-    cases = [
-        (("0" * len(en),), ast.Const(0, len(ones))),
-        (("1" * len(en),), ones),
-        (None, ast.Cat(*repeated)),
-    ]
-    return ast.SwitchValue(en, cases[: 2 if len(en) == 1 else 3])
 
 
 class _MemoryState(pysim._PyMemoryState):

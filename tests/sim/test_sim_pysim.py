@@ -28,6 +28,7 @@ from rtl.leaves import (
     RoundToBF16,
 )
 from sim.pysim_fast import PysimFastEngine, single_pass
+from sim.pysim_masks import MaskedEngine
 from sim.pysim_merge import merged
 from sim.pysim_split import split
 from sim.simulation import Simulation
@@ -147,9 +148,9 @@ def rows(kind: str, cycles: int) -> list[list[int]]:
     if kind != "fast, not split":
         split(fragment)
     if kind == "pysim":
-        return design.run(Simulator(fragment), cycles)
+        return design.run(Simulator(fragment, engine=MaskedEngine), cycles)
     with single_pass():
-        simulator = Simulator(fragment)
+        simulator = Simulator(fragment, engine=MaskedEngine)
     return design.run(simulator, cycles)
 
 
@@ -190,7 +191,7 @@ def test_amaranth_is_as_it_was_after_pysim_fast():
     from sim.private import pyrtl, pysim
 
     def parts() -> list[object]:
-        return [pyrtl._RHSValueCompiler.on_Signal, pyrtl.Cat, pysim._PyMemoryState]
+        return [pyrtl._RHSValueCompiler.on_Signal, pysim._PyMemoryState]
 
     before = parts()
     with single_pass():
