@@ -25,7 +25,14 @@ _NEVER = 1 << 62
 
 
 class LockstepError(AssertionError):
-    """The hardware and the machine differ: where, in which effect, and both states."""
+    """The hardware and the machine differ: where, in which effect, and both states.
+
+    `cycle` is that of the event that differs.
+    """
+
+    def __init__(self, text: str, cycle: int) -> None:
+        super().__init__(text)
+        self.cycle = cycle
 
 
 class Lockstep(Observer):
@@ -283,7 +290,7 @@ class Lockstep(Observer):
         simulation, history = self._simulation, list(self._history)
         report = Report(simulation, self._machine, self._seen, self._cycle, history, unfinished)
         at = None if instance is None else (instance.number, instance.pc)
-        raise LockstepError(report.text(what, got, want, at))
+        raise LockstepError(report.text(what, got, want, at), self._cycle)
 
 
 def _shown(file: str, index: int, value: int) -> str:

@@ -26,6 +26,7 @@ FILES = {
     "result": "result.npy",
     "reference": "reference.npy",
     "report": "report.json",
+    "waves of a mismatch": "mismatch.vcd",
 }
 
 

@@ -26,6 +26,7 @@ from testbench.reference.data import SaturatedGate
 from testbench.report import print_report, summary
 from testbench.workload import Workload
 from waveforms.selection import UNITS
+from waveforms.tail import record_tail
 from waveforms.timeline import Timeline
 from waveforms.vcd import VcdWriter
 
@@ -88,7 +89,9 @@ def add_run_options(
     p.add_argument(
         "--lockstep",
         action="store_true",
-        help="compare every instruction's effects with the architectural machine as they happen",
+        help="compare every instruction's effects with the architectural machine as they happen; "
+        "on a difference the run is made again, and its last cycles are written to mismatch.vcd in "
+        "the build directory",
     )
     p.add_argument(
         "--vcd",
@@ -187,11 +190,15 @@ def execute(
         case.config, case.image, hbm, engine=engine or args.engine, issue=args.issue
     )
     case.load(simulation)
-    result = simulation.run(
-        max_cycles=args.max_cycles,
-        observers=_observers(args, simulation),
-        progress=not args.json,
-    )
+    try:
+        result = simulation.run(
+            max_cycles=args.max_cycles,
+            observers=_observers(args, simulation),
+            progress=not args.json,
+        )
+    except LockstepError as error:
+        _record_mismatch(case, simulation, error.cycle, artefacts)
+        raise
     comparisons = case.check(simulation) if result.ok else []
     problems = case.check_stages(result) if result.ok else []
     profile = artefacts.write_results(case, simulation, result, comparisons)
@@ -207,6 +214,21 @@ def execute(
         report=report,
         artefacts=artefacts,
     )
+
+
+def _record_mismatch(case: Workload, failed: Simulation, cycle: int, artefacts: Artefacts) -> None:
+    """The run again on the same engine, with waves around `cycle`."""
+    path = artefacts.path("waves of a mismatch")
+    again = Simulation(
+        case.config, case.image, case.hbm(), engine=failed.engine, issue=failed.issue
+    )
+    case.load(again)
+    try:
+        cycles = record_tail(path, again, cycle)
+    except KeyError as error:
+        print(f"no waves of the mismatch: {error.args[0]}", file=sys.stderr)
+    else:
+        print(f"waves of cycles {cycles.start} to {cycles.stop - 1}: {path}", file=sys.stderr)
 
 
 def run_workload(
