@@ -26,8 +26,9 @@ FILES = {
     "result": "result.npy",
     "reference": "reference.npy",
     "report": "report.json",
-    "waves of a mismatch": "mismatch.vcd",
 }
+#: The waves of a lock-step mismatch and the viewers' files, which a run without one does not leave.
+MISMATCH_FILES = ("mismatch.vcd", "mismatch.gtkw", "mismatch.sucl")
 
 
 class Artefacts:
@@ -47,6 +48,8 @@ class Artefacts:
         self.directory.mkdir(parents=True, exist_ok=True)
         for name in FILES:
             self.path(name).unlink(missing_ok=True)
+        for name in MISMATCH_FILES:
+            (self.directory / name).unlink(missing_ok=True)
         self._text("listing", image.listing())
         self._text("source", "\n".join(image.source) + "\n")
         image.save(self.path("image"))

@@ -21,7 +21,7 @@ from sim.observers import Observer, TagError
 from sim.profile import ProfileError, report_console
 from sim.result import RunResult
 from sim.simulation import DEFAULT_MAX_CYCLES, Simulation
-from testbench.artefacts import Artefacts
+from testbench.artefacts import MISMATCH_FILES, Artefacts
 from testbench.reference.data import SaturatedGate
 from testbench.report import print_report, summary
 from testbench.workload import Workload
@@ -218,7 +218,7 @@ def execute(
 
 def _record_mismatch(case: Workload, failed: Simulation, cycle: int, artefacts: Artefacts) -> None:
     """The run again on the same engine, with waves around `cycle`."""
-    path = artefacts.path("waves of a mismatch")
+    path = artefacts.directory / MISMATCH_FILES[0]
     again = Simulation(
         case.config, case.image, case.hbm(), engine=failed.engine, issue=failed.issue
     )
