@@ -1,10 +1,11 @@
 """Runs random programs in lock step until a limit or a difference.
 
 python -m testbench.fuzz --minutes 10 --config small
+python -m testbench.fuzz --generator crowded --count 200
 python -m testbench.fuzz --engine compiled --instructions 1000000 --record tiny.json
 python -m testbench.fuzz --engine compiled --verify tiny.json
 python -m testbench.fuzz --engine compiled --against pysim --count 1000
-python -m testbench.fuzz --replay build/fuzz/tiny-1234
+python -m testbench.fuzz --replay build/fuzz/tiny-plain-1234
 """
 
 import argparse
@@ -12,13 +13,22 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from isa.config import ISSUE_POLICIES, PRESETS, ConfigError, PlenaConfig, load_config
+from isa.config import ISSUE_POLICIES, PRESETS, ConfigError, load_config
 from sim.engine import Engine
 from sim.engines import ENGINES, CompilerError, make_engine
 from testbench.fuzz.case import FuzzCase
 from testbench.fuzz.record import Record, RecordError, sources_digest
 from testbench.fuzz.run import Check, on_both, under
-from testbench.fuzz.session import Failure, Limits, run_session, save_failure, verify
+from testbench.fuzz.session import (
+    ALL_GENERATORS,
+    GENERATORS,
+    Failure,
+    Limits,
+    generator_of,
+    run_session,
+    save_failure,
+    verify,
+)
 
 EXIT_PASS, EXIT_FAIL, EXIT_USAGE = 0, 1, 2
 DEFAULT_COUNT = 20
@@ -32,8 +42,12 @@ def parser() -> argparse.ArgumentParser:
         description="Generate random programs, dense in hazards, and run each on the hardware in\n"
         "lock step with the architectural machine, under both issue policies, which must leave\n"
         "the same state. The first that differs is shrunk and saved.",
-        epilog="The program of a seed never changes; --record keeps what ran, goes on behind it\n"
-        "when the file exists, and --verify runs it again. Limits can be combined.\n\n"
+        epilog="Generators: plain makes patterns dense in hazards; crowded puts transfers before\n"
+        "them that the memory answers late, so that the patterns meet in every slot of the\n"
+        "scoreboard, and changes the stage as it goes; all takes plain for even seeds and\n"
+        "crowded for odd ones. What a generator makes of a seed never changes.\n\n"
+        "--record keeps what ran, and goes on behind it when the file exists; --verify runs it\n"
+        "again, with the seeds, policies and generator of the record. Limits can be combined.\n\n"
         "Exit code: 0 no difference; 1 a difference (the case is saved); 2 wrong usage.",
     )
     p.add_argument("--seed", type=int, default=0, help="of the first program (default: 0)")
@@ -42,6 +56,12 @@ def parser() -> argparse.ArgumentParser:
     )
     p.add_argument("--instructions", type=int, metavar="N", help="stop after so many in all")
     p.add_argument("--minutes", type=float, metavar="M", help="stop after this wall time")
+    p.add_argument(
+        "--generator",
+        choices=(*GENERATORS, ALL_GENERATORS),
+        default=ALL_GENERATORS,
+        help="what makes the programs (default: all)",
+    )
     p.add_argument("--config", default="tiny", help=f"{', '.join(PRESETS)}, or a TOML file")
     p.add_argument("--issue", choices=(*ISSUE_POLICIES, "both"), default="both")
     p.add_argument("--engine", choices=("auto", *ENGINES), default="auto")
@@ -84,11 +104,13 @@ def _replay(args: argparse.Namespace, policies: Sequence[str]) -> int:
     return EXIT_FAIL if outcome.failure else EXIT_PASS
 
 
-def _report(args: argparse.Namespace, failure: Failure, check: Check, config: PlenaConfig) -> None:
+def _report(args: argparse.Namespace, failure: Failure, check: Check, record: Record) -> None:
     """Save and print a failing case."""
-    folder = args.build_dir / f"{config.name}-{failure.seed}"
+    generator = generator_of(record.generator, failure.seed)
+    folder = args.build_dir / f"{record.config}-{generator}-{failure.seed}"
     case = save_failure(failure, check, folder, small=not args.no_shrink)
-    print(f"seed {failure.seed}: {failure.outcome.failure}\n", file=sys.stderr)
+    failed = f"seed {failure.seed}, generator {generator}"
+    print(f"{failed}: {failure.outcome.failure}\n", file=sys.stderr)
     print(
         f"{case.source()}\nsaved; run it again with\n  python -m testbench.fuzz --replay {folder}"
     )
@@ -106,8 +128,10 @@ def _session(args: argparse.Namespace, policies: Sequence[str]) -> int:
     engine = make_engine(args.engine, config)
     check = _check(args, engine, policies)
     kind = f"against {args.against}" if args.against else "lock step"
-    first_seed = args.seed if kept is None else kept.first_seed
-    record = Record.new(config, policies, kind, first_seed)
+    first_seed, generator = args.seed, args.generator
+    if kept is not None:
+        first_seed, generator = kept.first_seed, kept.generator
+    record = Record.new(config, policies, kind, first_seed, generator)
     if args.record is not None and args.record.exists():
         old = Record.load(args.record)
         old.check_same(record, args.record)
@@ -123,7 +147,7 @@ def _session(args: argparse.Namespace, policies: Sequence[str]) -> int:
         save = (lambda: None) if args.record is None else (lambda: record.save(args.record))
         outcome = run_session(config, check, record, limits, save)
     if isinstance(outcome, Failure):
-        _report(args, outcome, check, config)
+        _report(args, outcome, check, record)
     print(record.text())
     if isinstance(outcome, str):
         print(f"FAIL: {outcome}", file=sys.stderr)

@@ -58,7 +58,10 @@ class Block:
 
 @dataclass
 class Record:
-    """What a session ran, and with what; totals per issue policy."""
+    """What a session ran, and with what; totals per issue policy.
+
+    A file that names no generator is of `plain`: once there was no other.
+    """
 
     config: str
     config_digest: str
@@ -66,6 +69,7 @@ class Record:
     check: str
     sources: str
     first_seed: int
+    generator: str = "plain"
     programs: int = 0
     instructions: dict[str, int] = field(default_factory=dict)
     cycles: dict[str, int] = field(default_factory=dict)
@@ -78,11 +82,16 @@ class Record:
 
     @classmethod
     def new(
-        cls, config: PlenaConfig, policies: Sequence[str], check: str, first_seed: int
+        cls,
+        config: PlenaConfig,
+        policies: Sequence[str],
+        check: str,
+        first_seed: int,
+        generator: str,
     ) -> "Record":
         """An empty record of these sources."""
-        digest = sources_digest()
-        return cls(config.name, config.digest, tuple(policies), check, digest, first_seed)
+        digest, policies = sources_digest(), tuple(policies)
+        return cls(config.name, config.digest, policies, check, digest, first_seed, generator)
 
     @property
     def next_seed(self) -> int:
@@ -118,8 +127,9 @@ class Record:
         missing = [op.mnemonic for op in OPCODES.values() if not self.executed[op.mnemonic]]
         rate = self.total / max(self.seconds, 1e-9)
         return (
-            f"{self.config}: {self.programs:,} programs ({seeds}), {self.total:,} instructions in "
-            f"{self.seconds:.1f} s of CPU ({rate:,.0f} per second)\n{each or 'nothing ran'}\n"
+            f"{self.config}: {self.programs:,} programs ({seeds}, generator {self.generator}), "
+            f"{self.total:,} instructions in {self.seconds:.1f} s of CPU ({rate:,.0f} per second)\n"
+            f"{each or 'nothing ran'}\n"
             f"ended by: {causes or 'nothing'}\nnever executed: {', '.join(missing) or 'no opcode'}"
         )
 
@@ -148,6 +158,7 @@ class Record:
             content = json.loads(path.read_text(encoding="utf-8"))
             if content["schema"] != SCHEMA:
                 raise RecordError(f"{path}: schema {content['schema']}, not {SCHEMA}: make it anew")
+            content.setdefault("generator", "plain")
             fields = {f.name: content[f.name] for f in dataclasses.fields(cls)}
         except (ValueError, KeyError, TypeError) as error:
             if isinstance(error, RecordError):
@@ -168,6 +179,7 @@ class Record:
             ("policies", "issue policies"),
             ("check", "kind of check"),
             ("first_seed", "first seed"),
+            ("generator", "generator"),
             ("sources", "sources"),
         ):
             if getattr(self, name) != getattr(other, name):

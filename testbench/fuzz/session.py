@@ -13,12 +13,18 @@ from rich.status import Status
 from isa.config import PlenaConfig
 from isa.opcodes import BY_MNEMONIC
 from testbench.fuzz.case import FuzzCase
+from testbench.fuzz.crowded import CrowdedGenerator
 from testbench.fuzz.generator import Generator
 from testbench.fuzz.record import BLOCK, Record
 from testbench.fuzz.run import Check, Outcome, is_runnable
 from testbench.fuzz.shrink import shrink
 
 EVERY_OPCODE = frozenset(BY_MNEMONIC)
+
+#: What makes programs, by name.
+GENERATORS: dict[str, type[Generator]] = {"plain": Generator, "crowded": CrowdedGenerator}
+#: Each of them in turn, from seed to seed.
+ALL_GENERATORS = "all"
 
 
 @dataclass(frozen=True)
@@ -39,9 +45,14 @@ class Failure:
     outcome: Outcome
 
 
-def case_of(config: PlenaConfig, seed: int) -> FuzzCase:
-    """The program of a seed."""
-    return Generator(config, seed, EVERY_OPCODE).case("overlap")
+def generator_of(choice: str, seed: int) -> str:
+    """The generator that makes the program of a seed: `choice`, or one after the other."""
+    return list(GENERATORS)[seed % len(GENERATORS)] if choice == ALL_GENERATORS else choice
+
+
+def case_of(config: PlenaConfig, seed: int, generator: str = "plain") -> FuzzCase:
+    """The program that a generator, or the one whose turn it is, makes of a seed."""
+    return GENERATORS[generator_of(generator, seed)](config, seed, EVERY_OPCODE).case("overlap")
 
 
 @contextmanager
@@ -84,11 +95,12 @@ def run_session(
                 or (deadline is not None and time.monotonic() > deadline)
             ):
                 break
-            case = case_of(config, seed)
+            case = case_of(config, seed, record.generator)
             outcomes = check(case) if is_runnable(case) else []
             if outcomes and outcomes[-1].failure:
+                generator = generator_of(record.generator, seed)
                 failure = Failure(seed, case, outcomes[-1])
-                record.failures.append(f"seed {seed}: {outcomes[-1].failure}")
+                record.failures.append(f"seed {seed}, {generator}: {outcomes[-1].failure}")
                 break
             record.add(seed, outcomes)
             update()

@@ -1,5 +1,6 @@
 """Random programs: a short run agrees, a broken machine is caught, made small and saved."""
 
+import json
 import random
 from collections import Counter
 from dataclasses import replace
@@ -28,7 +29,7 @@ from testbench.fuzz.generator import Generator
 from testbench.fuzz.record import BLOCK, Record, RecordError
 from testbench.fuzz.run import Outcome, is_runnable, on_both, run_case, under
 from testbench.fuzz.session import EVERY_OPCODE as EVERY
-from testbench.fuzz.session import case_of
+from testbench.fuzz.session import GENERATORS, case_of
 from testbench.fuzz.shrink import shrink
 from tests.conftest import engine_for, needs_compiler
 
@@ -227,12 +228,12 @@ def test_the_command_saves_what_runs_again(
     monkeypatch.setattr("testbench.fuzz.session.case_of", lambda *_: case)
     command = ["--seed", "42", "--count", "1", "--build-dir", str(tmp_path)]
     assert main(command) == 0
-    assert "1 programs (seeds 42 to 42), 2 instructions" in capsys.readouterr().out
+    assert "1 programs (seeds 42 to 42, generator all), 2 instructions" in capsys.readouterr().out
     broken_multiplication(monkeypatch)
     assert main([*command, "--no-shrink"]) == 1
     printed = capsys.readouterr()
     assert "lane 3" in printed.err
-    folder = tmp_path / "tiny-42"
+    folder = tmp_path / "tiny-plain-42"
     assert f"--replay {folder}" in printed.out
     assert main(["--replay", str(folder)]) == 1
     assert "lane 3" in capsys.readouterr().out
@@ -280,3 +281,31 @@ def test_the_kept_records_are_whole_and_readable(config: str):
     assert record.executed.keys() == EVERY
     seeds = [block.first_seed for block in record.blocks]
     assert seeds == list(range(record.first_seed, record.next_seed, BLOCK))
+
+
+@needs_compiler
+def test_every_generator_has_its_seeds_and_a_record_says_which(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    def source(seed: int, generator: str) -> str:
+        return case_of(TINY, seed, generator).source()
+
+    for seed, name in ((6, "plain"), (7, "crowded"), (8, "plain")):
+        assert source(seed, "all") == source(seed, name)
+        assert source(seed, name) == GENERATORS[name](TINY, seed, EVERY).case("overlap").source()
+    assert source(7, "all") != source(7, "plain")
+
+    file = tmp_path / "record.json"
+    command = ["--engine", "compiled", "--seed", "7", "--count", "1", "--record", str(file)]
+    assert main([*command, "--generator", "crowded"]) == 0
+    assert Record.load(file).generator == "crowded"
+    assert main(command) == 2
+    assert "another generator (crowded, now all)" in capsys.readouterr().err
+    assert main(["--engine", "compiled", "--verify", str(file)]) == 0
+    content = json.loads(file.read_text())
+    content["generator"] = "plain"
+    file.write_text(json.dumps(content))
+    assert main(["--engine", "compiled", "--verify", str(file)]) == 1
+    del content["generator"]
+    file.write_text(json.dumps(content))
+    assert Record.load(file).generator == "plain"
