@@ -6,6 +6,10 @@ from isa.image import ProgramImage
 from isa.instruction import word_text
 from isa.traps import TRAP_HELP, Trap
 
+DEADLOCK_HELP = (
+    "nothing comes from what it waits for; if that is only slow, allow more cycles without an event"
+)
+
 
 @dataclass(frozen=True)
 class RunResult:
@@ -13,7 +17,8 @@ class RunResult:
 
     `counters[name][stage]` are the per-stage counters of `rtl.profile.COUNTERS`; cycles are those
     of the run, without the host's loading. `precise` is false only for a memory error under issue
-    policy `overlap`. `waiting`: who waits for whom, of the watchdog.
+    policy `overlap`. Of the watchdog: `waiting` says who waits for whom, `deadlock` that nothing
+    happened any more; without it the cycle limit was reached.
     """
 
     cause: Trap
@@ -28,6 +33,7 @@ class RunResult:
     counters: dict[str, list[int]] = field(repr=False)
     overlap_cycles: int = 0
     waiting: str = ""
+    deadlock: bool = False
 
     @property
     def ok(self) -> bool:
@@ -50,7 +56,9 @@ class RunResult:
                     "  not precise: under issue policy overlap, younger instructions may have "
                     "completed"
                 )
-        if self.cause in TRAP_HELP:
+        if self.deadlock:
+            lines.append(f"  {DEADLOCK_HELP}")
+        elif self.cause in TRAP_HELP:
             lines.append(f"  {TRAP_HELP[self.cause]}")
         return "\n".join(lines)
 

@@ -117,9 +117,10 @@ class Simulation:
                     else self._one_cycle(wants_cycle)
                 ):
                     paused = until is not None and until()
-                    ended = self._cycle - first >= max_cycles or self._idle > max_idle
-                    if ended and not paused:
-                        return self._result(Trap.WATCHDOG, time.perf_counter() - started)
+                    deadlock = self._idle > max_idle
+                    if not paused and (deadlock or self._cycle - first >= max_cycles):
+                        seconds = time.perf_counter() - started
+                        return self._result(Trap.WATCHDOG, seconds, deadlock=deadlock)
                     bar.update(self._cycle - first)
         finally:
             for observer in self._observers:
@@ -230,7 +231,7 @@ class Simulation:
             self.engine.set(signal, value)  # type: ignore[arg-type]
             self._driven[name] = value
 
-    def _result(self, cause: Trap, seconds: float) -> RunResult:
+    def _result(self, cause: Trap, seconds: float, *, deadlock: bool = False) -> RunResult:
         engine, top = self.engine, self.engine.top
         halted = cause not in (Trap.WATCHDOG, Trap.NONE)
         counters = {
@@ -251,6 +252,7 @@ class Simulation:
             counters=counters,
             overlap_cycles=engine.get(top.profile.overlap),
             waiting=self._waiting() if cause is Trap.WATCHDOG else "",
+            deadlock=deadlock,
         )
 
     def _waiting(self) -> str:

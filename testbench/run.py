@@ -33,7 +33,7 @@ from testbench.session.stores import STORES
 from testbench.session.trace import InFlight, TraceFile, Tracer
 from testbench.session.transfer import Dump, Load
 
-EXIT_OK, EXIT_FAIL, EXIT_USAGE, EXIT_INTERRUPT = 0, 1, 2, 130
+EXIT_OK, EXIT_FAIL, EXIT_USAGE, EXIT_DEADLOCK, EXIT_INTERRUPT = 0, 1, 2, 3, 130
 TERMINAL = "-"
 
 EPILOG = f"""\
@@ -48,8 +48,9 @@ int), bytes (hbm) or registers (gp, f, a; dump only), decimal or 0x hexadecimal.
   --dump   FILE is .npy or .hex; without =FILE it is printed; without FIRST it is everything. It
            shows the state when the run stopped, whatever stopped it
 
-The run ends with the program, at a C_BREAK, at a trap, at --max-cycles, or when --break or --step
-stops it: then all instructions before the shown pc were dispatched, those that have not completed
+The run ends with the program, at a C_BREAK, at a trap, after --max-cycles, after --max-idle cycles
+in which nothing happens (a report then says who waits for whom), or when --break or --step stops
+it: then all instructions before the shown pc were dispatched, those that have not completed
 are listed, and the shown one and everything behind it has not begun.
 
 examples:
@@ -60,7 +61,8 @@ examples:
   python -m testbench.run build/shared_moe/image.json --load hbm=build/shared_moe/hbm.npz --costs
 
 exit code: 0 the program ended, met a C_BREAK, or was stopped as asked; 1 a trap, the cycle limit or
-a difference in lock step; 2 the request cannot be run (nothing is written then)"""
+a difference in lock step; 2 the request cannot be run (nothing is written then); 3 a deadlock:
+nothing happened for --max-idle cycles"""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -141,6 +143,13 @@ def build_parser() -> argparse.ArgumentParser:
         help=f"watchdog (default: {DEFAULT_MAX_CYCLES})",
     )
     p.add_argument(
+        "--max-idle",
+        type=_count(1),
+        metavar="N",
+        help="give up when for N cycles nothing is dispatched, completed or written and no memory "
+        "beat moves (default: four times the longest that an instruction can take)",
+    )
+    p.add_argument(
         "--lockstep",
         action="store_true",
         help="compare every instruction's effects with the architectural machine as they happen",
@@ -208,6 +217,7 @@ def run(args: argparse.Namespace) -> int:
         observers.append(Lockstep())
     result = simulation.run(
         max_cycles=args.max_cycles,
+        max_idle=args.max_idle,
         observers=observers,
         progress=args.trace != TERMINAL and args.step is None,
         until=stops,
@@ -222,6 +232,8 @@ def run(args: argparse.Namespace) -> int:
     if args.costs is not None:
         report_console().print(cost_table(program.image, simulation.accounts, args.costs))
     _write(args, program, simulation, result, dumps)
+    if result.deadlock:
+        return EXIT_DEADLOCK
     return EXIT_FAIL if result.cause.is_error else EXIT_OK
 
 

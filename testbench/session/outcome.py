@@ -17,6 +17,7 @@ WAYS_OUT: dict[Trap, str] = {
     Trap.VECTOR_ADDRESS: "--break with this pc stops before it; --dump gp shows the address",
     Trap.MATRIX_ADDRESS: "--break with this pc stops before it; --dump gp shows the address",
 }
+MORE_PATIENCE = "the limit is --max-idle; --trace shows what came before"
 
 
 def outcome(
@@ -24,6 +25,7 @@ def outcome(
 ) -> list[str]:
     """What stopped the run, the source line, and which instructions have not completed."""
     image = program.image
+    way_out = MORE_PATIENCE if result.deadlock else WAYS_OUT.get(result.cause)
     if result.cause is Trap.NONE and stops is not None:
         where = describe(image, result.pc)
         lines = [f"stopped at cycle {result.cycles}, {stops.reason}, before {where}"]
@@ -32,8 +34,8 @@ def outcome(
     source = program.source_line(result.pc) if result.cause is not Trap.DONE else ""
     if source:
         lines.insert(1, f"  {source}")
-    if result.cause in WAYS_OUT:
-        lines.append(f"  {WAYS_OUT[result.cause]}")
+    if way_out:
+        lines.append(f"  {way_out}")
     lines.append(
         f"{in_flight.dispatches} instructions dispatched, {in_flight.completions} completed in "
         f"{result.cycles} cycles; configuration {program.config.name}, engine {result.engine}, "

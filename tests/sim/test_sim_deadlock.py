@@ -65,6 +65,8 @@ def test_a_memory_that_never_answers(program: Load, engine: str, kind: str, watc
     due = "" if kind == "late" else "; it holds at most 64"
     assert report[8].startswith("memory: 2 requests without an answer, the next answer is due")
     assert report[8].endswith(due)
+    assert result.deadlock
+    assert "allow more cycles without an event" in report[-1]
 
 
 @pytest.mark.parametrize("engine", ENGINES)

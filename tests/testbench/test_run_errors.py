@@ -13,7 +13,7 @@ from isa.assembler import assemble
 from isa.config import PRESETS, PlenaConfig
 from isa.image import write_atomically
 from isa.image_schema import pack
-from sim.hbm import HbmMemory
+from sim.hbm import HbmDevice, HbmMemory
 from sim.profile import read_profile
 from testbench import run as command
 from testbench.session.dialect import noted_npy
@@ -271,6 +271,37 @@ def test_a_trap_is_reported_with_its_source_and_leaves_whole_files(tmp_path, cap
     assert (tmp_path / "trace.txt").read_text().endswith("\n")
     assert (tmp_path / "waves.vcd").read_text().endswith("\n")
     assert not [path for path in tmp_path.iterdir() if path.name.endswith(".tmp")]
+
+
+def test_a_deadlock_is_reported_and_has_its_own_exit_code(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(HbmDevice, "response", lambda *_: None)
+    text = "S_ADDI_INT gp1, gp0, 8\nH_PREFETCH_V gp1, gp0, a0, 0, 0\nV_EXP_V gp0, gp1, 0\n"
+    arguments = ["--max-idle", "70", "--dump", f"gp={tmp_path}/gp.npy"]
+    assert command.main(source(tmp_path, *arguments, text=text)) == 3
+    captured = capsys.readouterr()
+    for words in (
+        "for 71 cycles",
+        "dispatch: pc 2 (line 3",
+        "it waits for an unfinished H_* instruction",
+        "slot 0, HBM: pc 1 (line 2",
+        "2 requests without an answer",
+        "the limit is --max-idle",
+    ):
+        assert words in captured.out
+    assert "--max-cycles" not in captured.out
+    assert captured.err == ""
+    assert np.load(tmp_path / "gp.npy")[1] == 8
+    limits = ["--max-cycles", "60", "--max-idle", "70"]
+    assert command.main(source(tmp_path, *limits, text=text)) == 1
+    assert "the limit is --max-cycles" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "soon", "1.5", ""])
+def test_nonsense_for_max_idle_is_refused(tmp_path, capsys, value):
+    with pytest.raises(SystemExit) as stop:
+        command.main(source(tmp_path, f"--max-idle={value}"))
+    assert stop.value.code == 2
+    assert "argument --max-idle: " in capsys.readouterr().err
 
 
 def test_words_without_source_say_so(tmp_path, capsys):
