@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from isa.command import leave_with
 from isa.config import PRESETS, PlenaConfig, load_config
 from isa.image import VOCABULARY, ProgramImage
 from isa.image_schema import EXPLICIT_MARKERS, LEGACY_COMMENTS
@@ -257,4 +258,4 @@ def summary(image: ProgramImage) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave_with(main)

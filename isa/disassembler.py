@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import SupportsIndex
 
+from isa.command import leave_with
 from isa.image import ProgramImage, write_atomically
 from isa.image_schema import ImageError
 from isa.instruction import word_text
@@ -111,4 +112,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave_with(main)

@@ -3,9 +3,9 @@
 Command line: `python -m isa.reference_table > docs/isa.md`.
 """
 
-import sys
 from collections.abc import Iterable, Sequence
 
+from isa.command import leave_with
 from isa.instruction import required_operands
 from isa.opcodes import OPCODES, Opcode
 from isa.operands import FIELDS, REGISTER_COUNT, Kind, Operand
@@ -118,5 +118,11 @@ Not defined: {undefined}.
 """
 
 
+def main() -> int:
+    """Prints it."""
+    print(reference(), end="")
+    return 0
+
+
 if __name__ == "__main__":
-    sys.stdout.write(reference())
+    leave_with(main)

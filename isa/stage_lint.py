@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from isa.command import leave_with
 from isa.image import VOCABULARY
 from isa.instruction import nearest
 from isa.stage_sites import SITES
@@ -286,4 +287,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave_with(main)

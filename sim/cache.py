@@ -1,10 +1,10 @@
 """Built engines on disk, for a person: python -m sim.cache list | clear."""
 
 import argparse
-import sys
 import time
 from collections.abc import Sequence
 
+from isa.command import leave_with
 from sim.compiled import cache
 
 
@@ -39,4 +39,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave_with(main)

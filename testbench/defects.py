@@ -17,6 +17,7 @@ from pathlib import Path
 
 from rich.table import Table
 
+from isa.command import leave_with
 from sim.profile import report_console
 from testbench.defect_table import DEFECTS, Defect
 
@@ -142,4 +143,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave_with(main)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from rich.table import Table
 
 from isa.assembler import assemble
+from isa.command import leave_with
 from isa.config import PRESETS, ConfigError, PlenaConfig, load_config
 from isa.opcodes import Op
 from isa.stages import Stage
@@ -168,4 +169,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave_with(main)

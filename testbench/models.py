@@ -8,13 +8,13 @@ python -m testbench.models --scale tiny
 import argparse
 import dataclasses
 import json
-import sys
 from collections.abc import Sequence
 from typing import Any
 
 from rich.table import Table
 
 from compiler import MODELS, MoeModel, find_model
+from isa.command import leave_with
 from isa.config import PRESETS, load_config
 from sim.profile import report_console
 from testbench.running import EXIT_PASS, exit_code
@@ -133,4 +133,4 @@ def _sources(model: MoeModel) -> Table:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave_with(main)

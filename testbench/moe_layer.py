@@ -6,7 +6,6 @@ python -m testbench.moe_layer --model qwen3-30b-a3b --scale --routing trace FILE
 """
 
 import argparse
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from compiler.models import MODELS, find_model
 from compiler.moe_layer import LayerPlan
 from compiler.routed_experts import Accumulation
 from compiler.routed_spec import Lowering
+from isa.command import leave_with
 from isa.config import PlenaConfig, load_config
 from sim.profile import branch_split
 from testbench.layer_case import build_layer_case
@@ -154,4 +154,4 @@ def split_lines(profile: dict[str, Any]) -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave_with(main)

@@ -21,6 +21,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from isa.command import leave_with
 from isa.config import ISSUE_POLICIES, PRESETS, ConfigError, PlenaConfig, load_config
 from isa.image import write_atomically
 from sim.engines import ENGINES, CompilerError, make_engine
@@ -178,4 +179,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave_with(main)

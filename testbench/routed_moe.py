@@ -5,11 +5,11 @@ python -m testbench.routed_moe clamp --config tiny --tokens 3 --vcd waves.vcd
 """
 
 import argparse
-import sys
 from collections.abc import Sequence
 
 from compiler.activation import ACTIVATIONS
 from compiler.routed_spec import RoutedSpec
+from isa.command import leave_with
 from isa.config import load_config
 from testbench.routed_parts import PARTS, Request
 from testbench.running import EXIT_CODES, add_run_options, exit_code, run_workload
@@ -64,4 +64,4 @@ def _run(args: argparse.Namespace) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave_with(main)

@@ -6,13 +6,13 @@ python -m testbench.router --all --config tiny --lockstep
 """
 
 import argparse
-import sys
 from collections.abc import Sequence
 from functools import partial
 
 from compiler import CompileError
 from compiler.models import MODELS, find_model
 from compiler.moe_model import MoeModel
+from isa.command import leave_with
 from isa.config import PlenaConfig, load_config
 from testbench.router_agreement import Agreement
 from testbench.router_workload import RouterWorkload, router_workload
@@ -103,4 +103,4 @@ def _row(finished: Finished) -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave_with(main)

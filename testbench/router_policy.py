@@ -6,11 +6,11 @@ python -m testbench.router_policy --experts 60 --top-k 4 --config small
 """
 
 import argparse
-import sys
 from collections.abc import Sequence
 from functools import partial
 
 from compiler.errors import unknown_name
+from isa.command import leave_with
 from isa.config import load_config
 from testbench.policy_case import POLICIES
 from testbench.policy_workload import PolicyWorkload, policy_workload
@@ -93,4 +93,4 @@ def _row(finished: Finished) -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave_with(main)

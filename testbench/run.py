@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from compiler.attribution_note import SHARED_VS_ROUTED_NOTE
+from isa.command import leave_with
 from isa.config import PRESETS
 from isa.image import write_atomically
 from isa.traps import Trap
@@ -298,4 +299,4 @@ def _write(
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave_with(main)

@@ -5,10 +5,10 @@ python -m testbench.shared_moe --arch qwen2 --rows 3 --config tiny --vcd waves.v
 """
 
 import argparse
-import sys
 from collections.abc import Sequence
 
 from compiler import ARCHITECTURES
+from isa.command import leave_with
 from isa.config import load_config
 from testbench.running import EXIT_CODES, add_run_options, exit_code, run_workload
 from testbench.shared_case import build_case, spec_of
@@ -81,4 +81,4 @@ def run(args: argparse.Namespace) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave_with(main)

@@ -21,6 +21,7 @@ from typing import Any
 from rich.table import Table
 
 from compiler import CompileError, SharedExpertSpec, compile_shared_expert
+from isa.command import leave_with
 from isa.config import PRESETS, ConfigError, PlenaConfig, load_config
 from isa.stages import BRANCH_OF, Branch, Stage
 from sim.engine import Engine
@@ -293,4 +294,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave_with(main)

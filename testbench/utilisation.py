@@ -19,6 +19,7 @@ from rich.table import Table
 from compiler.linear import Form
 from compiler.routed_experts import Accumulation
 from compiler.routed_spec import Lowering, RoutedSpec
+from isa.command import leave_with
 from isa.config import PRESETS, PlenaConfig, load_config
 from isa.image import write_atomically
 from isa.instruction import Instruction
@@ -247,4 +248,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave_with(main)

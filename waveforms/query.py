@@ -13,6 +13,7 @@ from contextlib import suppress
 from os import PathLike
 from typing import Any
 
+from isa.command import leave_with
 from isa.stages import Stage
 from waveforms.dump import PERIOD_TEXT
 
@@ -162,8 +163,6 @@ def _head(path: Path) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    import sys
-
     from waveforms.query_command import main
 
-    sys.exit(main())
+    leave_with(main)

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from isa.command import leave_with
 from isa.stages import Stage
 from waveforms.query import QueryError, first_dispatch, signal, signal_names, stage_spans
 
@@ -104,4 +105,4 @@ def _get(options: argparse.Namespace) -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave_with(main)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from isa.command import leave_with
 from isa.config import PRESETS, ConfigError, load_config
 from isa.image import write_atomically
 from rtl.export import TOP_NAME, export_machine
@@ -109,4 +110,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave_with(main)

@@ -9,6 +9,7 @@ from pathlib import Path
 from rich import box
 from rich.table import Table
 
+from isa.command import leave_with
 from rtl.profile import COUNTERS
 from sim.profile.branches import BranchSplit, branch_split
 from sim.profile.coverage import coverage_warning
@@ -214,4 +215,4 @@ def _merge(options: argparse.Namespace) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave_with(main)

@@ -16,6 +16,7 @@ from typing import Any
 
 from rich.table import Table
 
+from isa.command import leave_with
 from isa.config import PRESETS, ConfigError, load_config
 from sim.engines import ENGINES, CompilerError, make_engine
 from sim.profile import report_console
@@ -182,4 +183,4 @@ def _single(names: Sequence[str], engine: str, rows: int, as_json: bool) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave_with(main)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from amaranth.hdl import CombinationalCycle
 from rich.table import Table
 
+from isa.command import leave_with
 from sim.profile import report_console
 from testbench.formal.bmc import Checker, Verdict
 from testbench.formal.builder import FormalToolsMissing, UnsupportedDesign, solver_module
@@ -147,4 +148,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave_with(main)

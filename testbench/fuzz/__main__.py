@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from isa.command import leave_with
 from isa.config import ISSUE_POLICIES, PRESETS, ConfigError, load_config
 from sim.engine import Engine
 from sim.engines import ENGINES, CompilerError, make_engine
@@ -168,4 +169,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave_with(main)

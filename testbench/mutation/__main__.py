@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from isa.command import leave_with
 from sim.compiled.toolchain import CompilerError
 from sim.profile import report_console
 from testbench.formal.builder import FormalToolsMissing
@@ -148,4 +149,4 @@ def _write(path: Path, text: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave_with(main)
