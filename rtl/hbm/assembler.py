@@ -84,7 +84,7 @@ class Assembler(wiring.Component):
     One step per cycle when its answer is there. Latency: a row shows at `packed` two cycles after
     the last answer it needs::
 
-        cycle 0    answer taken        -> window of its stream (a shift register of two beats)
+        cycle 0    answer taken        -> window of its stream (a beat and the last one's end)
         cycle 1    one shift by bytes  -> chunk and its scales
         cycle 2    row at `packed`, described by `landed`
 
@@ -140,8 +140,8 @@ class Assembler(wiring.Component):
         ]
 
         # Cycle 0: the answer goes into the window of its stream.
-        elements = Signal(2 * BEAT_BITS)
-        scales = Signal(2 * BEAT_BITS)
+        elements = Signal(_window_bits(plan.chunk_bytes))
+        scales = Signal(_window_bits(plan.scale_bytes))
         cut = Signal(plan.step)
         cut_valid = Signal()
         cut_for = Signal(plan.collect)
@@ -200,6 +200,13 @@ class Assembler(wiring.Component):
         return m
 
 
+def _window_bits(count: int) -> int:
+    """Of a window that pieces of `count` bytes are cut from: a beat, and as much of the one before
+    as a piece in both can have there."""
+    return 8 * (count - 1) + BEAT_BITS
+
+
 def _from_byte(window: Signal, shift: Value, count: int) -> Value:
-    """Return `count` bytes of `window` from byte `shift` on."""
-    return (window >> Cat(Const(0, 3), shift))[: 8 * count]
+    """Return `count` bytes of the two beats that `window` is the end of, from byte `shift` on."""
+    beats = Cat(Const(0, 2 * BEAT_BITS - len(window)), window)
+    return (beats >> Cat(Const(0, 3), shift))[: 8 * count]

@@ -132,11 +132,11 @@ class SelectedSoftmax(wiring.Component):
         m = Module()
         divisor = FP32.significand_of(total)
         rest = Signal(FP32.precision + 1)
-        quotient = Signal(QUOTIENT_BITS - 1)
+        quotient = Signal(QUOTIENT_BITS - 1)  # the steps shift out what it holds before
         busy = Signal()
         step = Signal(range(QUOTIENT_BITS))
         with m.If(start):
-            m.d.sync += [busy.eq(1), step.eq(0), rest.eq(FP32.hidden), quotient.eq(0)]
+            m.d.sync += [busy.eq(1), step.eq(0), rest.eq(FP32.hidden)]
         with m.If(busy):
             fits = rest >= divisor
             bits = Cat(fits, quotient)

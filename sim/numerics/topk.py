@@ -69,15 +69,21 @@ def topk_weights(selected: Bf16Array) -> Bf16Array:
         return round_to_bf16(np.zeros(len(logits)))
     with np.errstate(all="ignore"):
         distances = np.where(logits == largest, np.float32(0), np.abs(logits - largest))
-    terms = [falling_exp(float(d)) for d in distances]
-    total = np.float32(0)
-    for term in terms:
-        total = total + np.float32(term)
-    significand, exponent = np.frexp(np.float64(total))  # in [0.5, 1)
-    quotient = (1 << 40) // int(significand * (1 << 24))
+    terms = np.array([falling_exp(float(d)) for d in distances])
+    return round_to_bf16(exact_weights(terms))
+
+
+def exact_weights(terms: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return e_i * r, not yet rounded, for rows of terms e_i [..., k] that `falling_exp` gave, the
+    first of which is 1."""
+    total = np.zeros(terms.shape[:-1], np.float32)
+    for i in range(terms.shape[-1]):
+        total = total + terms[..., i].astype(np.float32)
+    significand, exponent = np.frexp(total.astype(np.float64))  # in [0.5, 1)
+    quotient = (1 << 40) // (significand * (1 << 24)).astype(np.int64)
     # With S = significand * 2^24, s = S * 2^(exponent - 24): x = exponent + 126.
-    reciprocal = np.ldexp(float(quotient), -16 - int(exponent))
-    return round_to_bf16(np.array(terms) * reciprocal)
+    reciprocal = np.ldexp(quotient.astype(np.float64), -16 - exponent)
+    return terms * reciprocal[..., np.newaxis]
 
 
 def falling_exp(a: float) -> float:

@@ -5,19 +5,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from isa.config import ISSUE_POLICIES, PlenaConfig
+from testbench.fuzz.bursts import bursts
 from testbench.fuzz.case import FuzzCase
 from testbench.fuzz.crowded import CrowdedGenerator
 from testbench.fuzz.dense import dense
+from testbench.fuzz.errors import errors
+from testbench.fuzz.far import far
 from testbench.fuzz.generator import Generator
 from testbench.fuzz.meetings import meetings
 from testbench.fuzz.run import is_runnable
 from testbench.fuzz.session import EVERY_OPCODE
 from testbench.fuzz.sweeps import sweeps
+from testbench.fuzz.weights import weights
 
 #: Seeds that run before the directed programs: most mutants need no more.
 _DIRECTED_BEHIND = 8
 #: Directed programs of each kind; more than in the default tests.
-_MEETINGS, _DENSE = 40, 12
+_MEETINGS, _DENSE, _ERRORS, _BURSTS, _WEIGHTS = 40, 12, 40, 20, 6
 
 
 @dataclass(frozen=True)
@@ -49,5 +53,9 @@ def programs(config: PlenaConfig, count: int) -> Iterator[Program]:
         if seed == min(count, _DIRECTED_BEHIND) - 1:
             yield from (Program(name, case) for name, case in meetings(config, _MEETINGS))
             yield from (Program(name, case) for name, case in dense(config, _DENSE))
+            yield from (Program(name, case) for name, case in errors(config, _ERRORS))
+            yield from (Program(name, case) for name, case in bursts(config, _BURSTS))
+            yield from (Program(name, case) for name, case in weights(config, _WEIGHTS))
+            yield from (Program(name, case) for name, case in far(config))
             for name, case in sweeps(config):
                 yield Program(name, case, through_traps=True)

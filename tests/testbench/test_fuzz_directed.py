@@ -13,18 +13,31 @@ from sim.lockstep import LockstepError
 from sim.machine import Machine
 from sim.machine.addresses import Stop
 from sim.observers import Completed, Dispatched, Observer
+from testbench.fuzz.bursts import bursts
 from testbench.fuzz.case import FuzzCase, Line
 from testbench.fuzz.crowded import CrowdedGenerator
 from testbench.fuzz.dense import dense
+from testbench.fuzz.errors import errors
+from testbench.fuzz.far import far
 from testbench.fuzz.meetings import meetings
 from testbench.fuzz.restarts import run_through
 from testbench.fuzz.run import is_runnable, run_case, under
 from testbench.fuzz.session import EVERY_OPCODE
 from testbench.fuzz.sweeps import contents, sweeps
+from testbench.fuzz.weights import weights
 from tests.conftest import engine_for, needs_compiler
 
 CONFIG = PRESETS["tiny"].replace(name="two heads", HLEN=4)
-DIRECTED = dict(chain(meetings(CONFIG), dense(CONFIG)))
+
+
+def directed() -> dict[str, FuzzCase]:
+    """All that run to their end."""
+    kinds = (meetings(CONFIG), dense(CONFIG), bursts(CONFIG, 3), weights(CONFIG, 1), far(CONFIG))
+    return dict(chain(*kinds))
+
+
+DIRECTED = directed()
+FAULTY = dict(errors(CONFIG, 6))
 SWEEPS = dict(sweeps(CONFIG))
 #: Sweeps that are over in a second or two; all of them take two minutes.
 SHORT = ("loops", "opcodes", "bases of H_STORE_V")
@@ -56,6 +69,15 @@ def test_directed_programs_agree_under_both_policies(name: str):
     outcomes = check(DIRECTED[name])
     assert outcomes[-1].failure == ""
     assert [o.cause for o in outcomes] == [Trap.DONE, Trap.DONE]
+
+
+@pytest.mark.parametrize("name", FAULTY)
+def test_a_faulty_beat_ends_one_transfer_of_many(name: str):
+    check = under(("overlap", "serial"), engine_for(CONFIG, "compiled"))
+    outcomes = check(FAULTY[name])
+    assert outcomes[-1].failure == ""
+    assert [o.cause for o in outcomes] == [Trap.HBM_ADDRESS, Trap.HBM_ADDRESS]
+    assert not outcomes[0].precise
 
 
 def test_crowded_programs_agree_and_fill_the_scoreboard():
@@ -118,7 +140,7 @@ def test_a_wrong_limit_is_noticed(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_programs_are_the_same_every_time():
-    again = dict(chain(meetings(CONFIG), dense(CONFIG)))
+    again = directed()
     assert {n: c.source() for n, c in again.items()} == {n: c.source() for n, c in DIRECTED.items()}
     assert len({case.source() for case in DIRECTED.values()}) == len(DIRECTED)
 

@@ -209,6 +209,9 @@ def test_a_wrong_file_of_survivors_is_refused(tmp_path: Path):
 def test_lines_in_the_file_of_survivors_are_still_there():
     for entry in read():
         file, text = entry.source.split(": ", 1)
+        if not text:  # the port of a memory has no line of its own
+            assert (ROOT / file).is_dir()
+            continue
         lines = [line.strip() for line in (ROOT / file).read_text().splitlines()]
         assert text in lines, f"{entry.source} is gone; hunt again"
 
