@@ -1,5 +1,7 @@
 """The activation between the projections of an expert."""
 
+from collections.abc import Sequence
+
 from compiler.elementwise import Rows, rowwise
 from compiler.errors import unknown_name
 from compiler.program import Program
@@ -11,6 +13,17 @@ from isa import Stage
 def load_constant(prog: Program, register: Register, name: str) -> None:
     """f = the FP_MEM constant called `name`."""
     prog.emit("S_LD_FP", register, GP0, prog.fp_mem.constant(name))
+
+
+def one_over_one_plus_exp(prog: Program, values: Sequence[Register], one: Register) -> None:
+    """f = 1 / (1 + exp(f)) for each register, a step for all of them before the next: the sigmoid
+    of what was negated before. `one` holds 1."""
+    for value in values:
+        prog.emit("S_EXP_FP", value, value)
+    for value in values:
+        prog.emit("S_ADD_FP", value, value, one)
+    for value in values:
+        prog.emit("S_RECI_FP", value, value)
 
 
 def standard_swiglu(

@@ -8,7 +8,7 @@ exact (+0.0) in the lanes that stay. Expert numbers stay lane numbers throughout
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from compiler.activation import load_constant
+from compiler.activation import load_constant, one_over_one_plus_exp
 from compiler.elementwise import RowPointer, walk_rows
 from compiler.errors import require
 from compiler.immediates import add_immediate, load_immediate
@@ -178,12 +178,7 @@ class RouterGroups:
             logit, correction = self.logits.scores.start, self.choice.correction.start
             for score, expert, offset in zip(scores, experts, offsets, strict=True):
                 prog.emit("S_LD_FP", score, expert, logit + offset)
-            for score in scores:
-                prog.emit("S_EXP_FP", score, score)
-            for score in scores:
-                prog.emit("S_ADD_FP", score, score, one)
-            for score in scores:
-                prog.emit("S_RECI_FP", score, score)
+            one_over_one_plus_exp(prog, scores, one)
             for score, expert, offset in zip(scores, experts, offsets, strict=True):
                 prog.emit("S_LD_FP", bias, expert, correction + offset)
                 prog.emit("S_SUB_FP", score, bias, score)

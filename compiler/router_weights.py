@@ -9,7 +9,7 @@ m is the largest logit and f the factor; f / z is reciprocal(z) * f. Every step 
 
 from contextlib import ExitStack
 
-from compiler.activation import load_constant
+from compiler.activation import load_constant, one_over_one_plus_exp
 from compiler.elementwise import walk_rows
 from compiler.immediates import load_immediate
 from compiler.program import Program
@@ -131,12 +131,7 @@ class ExactWeights:
             load_constant(prog, one, "one")
             for value in values:
                 prog.emit("S_SUB_FP", value, F0, value)
-            for value in values:
-                prog.emit("S_EXP_FP", value, value)
-            for value in values:
-                prog.emit("S_ADD_FP", value, value, one)
-            for value in values:
-                prog.emit("S_RECI_FP", value, value)
+            one_over_one_plus_exp(prog, values, one)
 
     def _reciprocal_of_sum(self, scale: Register) -> None:
         """scale = factor / sum of the rows."""

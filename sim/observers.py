@@ -130,6 +130,30 @@ class Observer:
         """The run is over, or was interrupted."""
 
 
+class EventLog(Observer):
+    """Every event of a run, in order."""
+
+    accepts_late_events = True
+
+    def __init__(self) -> None:
+        self.events: list[object] = []
+
+    def dispatched(self, event: Dispatched) -> None:
+        self.events.append(event)
+
+    def completed(self, event: Completed) -> None:
+        self.events.append(event)
+
+    def written(self, event: Written) -> None:
+        self.events.append(event)
+
+    def stored(self, event: Stored) -> None:
+        self.events.append(event)
+
+    def hbm_written(self, event: HbmWritten) -> None:
+        self.events.append(event)
+
+
 class TagChecker(Observer):
     """Checks on every run that the tag of each dispatch, completion and memory request is the
     image's tag at its pc."""

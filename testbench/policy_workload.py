@@ -6,12 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from compiler.attribution_note import shared_vs_routed_note
 from compiler.router_program import SelectionProgram
 from isa.config import PlenaConfig
 from isa.image import ProgramImage
-from isa.stages import Stage
-from sim.hbm import HbmDevice
 from sim.mismatch import Comparison, compare_words
 from sim.numerics import bf16
 from sim.result import RunResult
@@ -23,11 +20,12 @@ from testbench.policy_case import (
     policy_program,
     softmax_problems,
 )
-from testbench.workload import Bits, stage_problems
+from testbench.routing_workload import RoutingWorkload
+from testbench.workload import Bits
 
 
 @dataclass(frozen=True, kw_only=True)
-class PolicyWorkload:
+class PolicyWorkload(RoutingWorkload):
     """The selection of a few tokens; its result is the weights [tokens, top_k]."""
 
     name: str | None
@@ -77,20 +75,6 @@ class PolicyWorkload:
             "weights": self.data.weights.astype(float).tolist(),
         }
 
-    @property
-    def note(self) -> str:
-        """The caveat of a program without routed experts."""
-        return shared_vs_routed_note(None)
-
-    @property
-    def projection_stages(self) -> tuple[Stage, ...]:
-        """None: the multipliers stand still."""
-        return ()
-
-    def hbm(self) -> HbmDevice:
-        """An empty memory: all operands are on the chip."""
-        return HbmDevice(self.config)
-
     def load(self, simulation: Simulation) -> None:
         """Places the logits."""
         logits = self.program.logits
@@ -115,8 +99,11 @@ class PolicyWorkload:
 
     def check_stages(self, result: RunResult) -> list[str]:
         """What is wrong with the stages, the encoding, or the expected weights themselves."""
-        stages = stage_problems(result, frozenset({Stage.ROUTER_TOPK}))
-        return stages + encoding_problems(self.program) + softmax_problems(self.data)
+        return (
+            super().check_stages(result)
+            + encoding_problems(self.program)
+            + softmax_problems(self.data)
+        )
 
     def result(self, simulation: Simulation) -> Bits:
         """The weights, bit patterns."""

@@ -8,10 +8,10 @@ import argparse
 from collections.abc import Sequence
 
 from compiler.activation import ACTIVATIONS
-from compiler.routed_spec import RoutedSpec
 from isa.command import leave_with
 from isa.config import load_config
 from testbench.routed_parts import PARTS, Request
+from testbench.routed_shape import add_shape_options, shape_of
 from testbench.running import EXIT_CODES, add_run_options, exit_code, run_workload
 
 
@@ -27,10 +27,7 @@ def parser() -> argparse.ArgumentParser:
     )
     p.add_argument("part", metavar="PART", choices=tuple(PARTS), help=", ".join(PARTS))
     p.add_argument("--tokens", type=int, default=5, metavar="T", help="default: 5")
-    p.add_argument("--experts", type=int, default=8, metavar="E", help="default: 8")
-    p.add_argument("--top-k", type=int, default=2, metavar="K", help="default: 2")
-    p.add_argument("--hidden", type=int, metavar="H", help="default: MLEN")
-    p.add_argument("--intermediate", type=int, metavar="I", help="default: MLEN")
+    add_shape_options(p)
     p.add_argument(
         "--activation",
         choices=ACTIVATIONS,
@@ -50,14 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(args: argparse.Namespace) -> int:
     config = load_config(args.config)
-    spec = RoutedSpec(
-        experts=args.experts,
-        top_k=args.top_k,
-        hidden=config.MLEN if args.hidden is None else args.hidden,
-        intermediate=config.MLEN if args.intermediate is None else args.intermediate,
-        activation=args.activation,
-        biases=args.biases,
-    )
+    spec = shape_of(args, config, activation=args.activation, biases=args.biases)
     request = Request(config=config, spec=spec, tokens=args.tokens, kind=args.data, seed=args.seed)
     _, build = PARTS[args.part]
     return run_workload(build(request), args)

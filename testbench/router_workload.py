@@ -4,22 +4,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from compiler.attribution_note import shared_vs_routed_note
 from compiler.moe_model import MoeModel
 from isa.config import PlenaConfig
 from isa.image import ProgramImage
-from isa.stages import Stage
-from sim.hbm import HbmDevice
 from sim.mismatch import Comparison, compare, compare_words
 from sim.result import RunResult
 from sim.simulation import Simulation
 from testbench.router_agreement import Agreement, compare_with_definition
 from testbench.router_case import RouterCase, build_router_case
-from testbench.workload import Bits, stage_problems
+from testbench.routing_workload import RoutingWorkload
+from testbench.workload import Bits
 
 
 @dataclass(frozen=True, kw_only=True)
-class RouterWorkload:
+class RouterWorkload(RoutingWorkload):
     """The routing of one model; its result is the route weights [tokens, top_k].
 
     A difference from the model's definition that rounding does not explain is one of the problems.
@@ -66,20 +64,6 @@ class RouterWorkload:
             "weights": golden.weights.astype(float).tolist(),
         }
 
-    @property
-    def note(self) -> str:
-        """The caveat of a program without routed experts."""
-        return shared_vs_routed_note(None)
-
-    @property
-    def projection_stages(self) -> tuple[Stage, ...]:
-        """None: the multipliers stand still."""
-        return ()
-
-    def hbm(self) -> HbmDevice:
-        """An empty memory: all operands are on the chip."""
-        return HbmDevice(self.config)
-
     def load(self, simulation: Simulation) -> None:
         """Places constants and operands."""
         self.router.load(simulation.memories)
@@ -109,8 +93,7 @@ class RouterWorkload:
 
     def check_stages(self, result: RunResult) -> list[str]:
         """What is wrong with the stages, and what rounding does not explain."""
-        stages = stage_problems(result, frozenset({Stage.ROUTER_TOPK}))
-        return stages + self.agreement.problems
+        return super().check_stages(result) + self.agreement.problems
 
     def result(self, simulation: Simulation) -> Bits:
         """The route weights, bit patterns."""

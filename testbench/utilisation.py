@@ -28,6 +28,7 @@ from sim.engines import ENGINES, make_engine
 from sim.profile import report_console
 from sim.simulation import Simulation
 from testbench.routed_case import build_routed_case
+from testbench.routed_shape import add_shape_options, shape_of
 from testbench.running import EXIT_FAIL, EXIT_PASS, RequestError, exit_code
 from testbench.shared_case import build_case, spec_of
 from testbench.utilisation_plot import draw
@@ -184,10 +185,7 @@ def parser() -> argparse.ArgumentParser:
     )
     p.add_argument("--config", default="default", help=f"{', '.join(PRESETS)}, or a TOML file")
     p.add_argument("--engine", choices=("auto", *ENGINES), default="auto")
-    p.add_argument("--experts", type=int, default=8, metavar="E", help="default: 8")
-    p.add_argument("--top-k", type=int, default=2, metavar="K", help="default: 2")
-    p.add_argument("--hidden", type=int, metavar="H", help="default: MLEN")
-    p.add_argument("--intermediate", type=int, metavar="I", help="default: MLEN")
+    add_shape_options(p)
     p.add_argument(
         "--tokens",
         type=int,
@@ -204,12 +202,7 @@ def parser() -> argparse.ArgumentParser:
 def run(args: argparse.Namespace) -> int:
     """Measure everything, then show and write it."""
     config = load_config(args.config)
-    spec = RoutedSpec(
-        experts=args.experts,
-        top_k=args.top_k,
-        hidden=config.MLEN if args.hidden is None else args.hidden,
-        intermediate=config.MLEN if args.intermediate is None else args.intermediate,
-    )
+    spec = shape_of(args, config)
     if args.plot is not None and args.plot.suffix not in (".png", ".svg", ".pdf"):
         raise RequestError(f"--plot {args.plot}: the name must end in .png, .svg or .pdf")
     engine = make_engine(args.engine, config)

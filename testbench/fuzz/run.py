@@ -10,7 +10,7 @@ from isa.traps import Trap
 from sim.engine import Engine
 from sim.lockstep import Lockstep
 from sim.machine import Machine
-from sim.observers import Completed, Dispatched, HbmWritten, Observer, Stored, Written
+from sim.observers import Dispatched, EventLog, Observer
 from sim.result import RunResult
 from sim.simulation import Simulation
 from testbench.fuzz.case import FuzzCase
@@ -29,30 +29,6 @@ class _Opcodes(Observer):
 
     def dispatched(self, event: Dispatched) -> None:
         self.codes[event.word & 0x3F] += 1
-
-
-class EventLog(Observer):
-    """Every event of a run, in order."""
-
-    accepts_late_events = True
-
-    def __init__(self) -> None:
-        self.events: list[object] = []
-
-    def dispatched(self, event: Dispatched) -> None:
-        self.events.append(event)
-
-    def completed(self, event: Completed) -> None:
-        self.events.append(event)
-
-    def written(self, event: Written) -> None:
-        self.events.append(event)
-
-    def stored(self, event: Stored) -> None:
-        self.events.append(event)
-
-    def hbm_written(self, event: HbmWritten) -> None:
-        self.events.append(event)
 
 
 @dataclass(frozen=True)

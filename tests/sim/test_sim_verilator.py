@@ -12,6 +12,7 @@ from sim.compiled.toolchain import CompilerError
 from sim.engine import Engine
 from sim.engines import ENGINES
 from sim.hbm import HbmDevice
+from sim.observers import EventLog
 from sim.simulation import Simulation
 from sim.verilator import tool
 from sim.verilator.access import Constant, Variable, VerilatedAccessors, container_bytes
@@ -19,7 +20,7 @@ from testbench.fuzz.run import on_both
 from testbench.fuzz.session import case_of
 from testbench.shared_case import build_case, spec_of
 from tests.conftest import engine_for, needs_compiler, needs_cxx
-from tests.sim.test_sim_compiled_machine import LateLog, outcome, state
+from tests.sim.test_sim_compiled_machine import outcome, state
 
 TINY = PRESETS["tiny"]
 
@@ -96,7 +97,7 @@ def test_events_are_the_same_cycle_by_cycle_and_from_the_log():
     case = build_case(TINY, spec_of("deepseek", hidden=8, intermediate=8), rows=4)
     logs = []
     for name, until in (("compiled", None), ("verilator", None), ("verilator", lambda: False)):
-        log = LateLog()
+        log = EventLog()
         engine = engine_for(TINY, name)
         simulation = Simulation(TINY, case.program.image, case.hbm(), engine=engine)
         case.load(simulation)
