@@ -5,7 +5,7 @@ enum { HALTED = 1, STOPPED = 2, BUDGET = 3, LOG_FULL = 4, NEED_PAGES = 5, BAD_TA
 
 typedef struct { i64 cycle; u64 error; u64 data[8]; } due_t;
 
-/* Mirrored field by field in sim.compiled.hostloop.HostState. */
+/* Mirrored field by field in sim.compiled.hoststate.HostState. */
 typedef struct {
   i64 cycle, stop, budget;
   i64 idle, patience; /* clocks since anything happened, and how many are borne */

@@ -2,15 +2,16 @@
 cycle."""
 
 import ctypes
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
 from isa.image import ProgramImage
+from sim.compiled.hostdevice import DeviceExchange
+from sim.compiled.hoststate import ACCOUNTS, HostState
 from sim.compiled.samples import SampleLog
-from sim.hbm import PAGE_BYTES, HbmDevice
+from sim.hbm import HbmDevice
 from sim.observers import (
     Completed,
     Dispatched,
@@ -24,66 +25,13 @@ from sim.observers import (
 from sim.pc_accounts import PcAccounts
 from sim.probe import Probe
 
-__all__ = ["HostLoop", "HostState"]
+__all__ = ["HostLoop"]
 
 _HALTED, _STOPPED, _BUDGET, _LOG_FULL, _NEED_PAGES, _BAD_TAG, _LOOPS, _STUCK = range(1, 9)
 _BUDGET_CYCLES = 1 << 16  # until Python has a look at progress and interrupts
 _LOGGED_CYCLES = 1 << 12  # the same when observers wait for their events
-_SPARE_PAGES = 64
 _LOG_WORDS = 1 << 17
 _EVENTS = ("dispatched", "completed", "written", "stored", "hbm_written")
-
-#: Arrays of PcAccounts, by their names in C.
-_ACCOUNTS = {
-    "wall": "wall",
-    "completed": "completions",
-    "read": "bytes_read",
-    "written": "bytes_written",
-    "busy": "busy",
-    "order": "order",
-    "progress": "progress",
-}
-
-_I64, _U64, _POINTER = ctypes.c_int64, ctypes.c_uint64, ctypes.c_void_p
-
-
-class _Due(ctypes.Structure):
-    _fields_ = (("cycle", _I64), ("error", _U64), ("data", ctypes.c_uint8 * 64))
-
-
-class HostState(ctypes.Structure):
-    """host_t of hostloop.h."""
-
-    _fields_ = (
-        *((n, _I64) for n in ("cycle", "stop", "budget", "idle", "patience")),
-        *((n, _I64) for n in ("free_at", "last_due", "accepted")),
-        *((n, _I64) for n in ("latency", "cycles_per_beat", "capacity", "extra_latency")),
-        *((n, _U64) for n in ("backpressure", "seed")),
-        ("size", _I64),
-        ("due", _POINTER),
-        *((n, _I64) for n in ("due_mask", "due_head", "due_count")),
-        *((n, _POINTER) for n in ("page_keys", "page_data")),
-        ("page_mask", _I64),
-        *((n, _POINTER) for n in ("spare", "spare_number")),
-        *((n, _I64) for n in ("spare_count", "spare_used")),
-        ("faults", _POINTER),
-        ("fault_count", _I64),
-        *((n, _POINTER) for n in ("bytes_read", "bytes_written", "stages")),
-        ("length", _I64),
-        ("last_writer", _POINTER),
-        *((n, _POINTER) for n in _ACCOUNTS),
-        ("lanes", _I64),
-        ("log", _POINTER),
-        *((n, _I64) for n in ("log_size", "log_used", "bad_kind", "bad_pc", "bad_stage")),
-        *((n, _I64) for n in ("timed", "machine_ns")),
-        *((n, _I64) for n in ("sample_first", "sample_stop", "sample_parts")),
-        *((n, _POINTER) for n in ("sample_places", "samples")),
-        *((n, _I64) for n in ("sample_size", "sample_room", "sample_used")),
-    )
-
-
-def _address(page: bytearray) -> int:
-    return ctypes.addressof((ctypes.c_uint8 * len(page)).from_buffer(page))
 
 
 class LoopModel(Protocol):
@@ -120,7 +68,7 @@ class HostLoop:
         observers: Sequence[Observer],
         sampler: SampleLog | None = None,
     ) -> None:
-        self._model, self._probe, self._hbm = model, probe, hbm
+        self._model, self._probe = model, probe
         self._sampler = sampler
         checker, writers, accounts = observers[:3]
         assert isinstance(checker, TagChecker)
@@ -131,8 +79,7 @@ class HostLoop:
         run.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
         self._run: Callable[[int, object], int] = run
         self._state = state = HostState()
-        self._kept: dict[str, Any] = {}  # arrays that C points to
-        self._spare: list[bytearray] = []  # pages for what the program writes
+        self._device = DeviceExchange(hbm, state)
         config = probe.top.config
         self._lanes = config.MLEN
         self._stages = np.array(image.stages, np.uint8)
@@ -140,7 +87,7 @@ class HostLoop:
         assert writers.pc.dtype == np.int32
         assert writers.pc.flags.c_contiguous
         state.last_writer, state.lanes = writers.pc.ctypes.data, config.MLEN
-        for name, attribute in _ACCOUNTS.items():
+        for name, attribute in ACCOUNTS.items():
             setattr(state, name, getattr(accounts, attribute).ctypes.data)
         self._accounts = accounts
         self._calls = [_overridden(observers[3:], kind) for kind in _EVENTS]
@@ -194,12 +141,12 @@ class HostLoop:
             stop = self._sampler.begin(cycle, stop)
         state.cycle, state.stop, state.patience = cycle, stop, patience
         state.budget = _LOGGED_CYCLES if state.log else _BUDGET_CYCLES
-        self._hand_over()
+        self._device.hand_over()
         self._model.unsettle()
         try:
             reason = self._run(self._model.address, ctypes.byref(state))
         finally:
-            self._take_back()
+            self._device.take_back()
         if state.log_used:
             self._replay()
         if reason == _BAD_TAG:
@@ -209,72 +156,6 @@ class HostLoop:
                 "combinational logic does not settle: the design has a loop that oscillates"
             )
         return state.cycle, reason == _HALTED
-
-    # The memory device's state, to C and back
-
-    def _array(self, name: str, array: np.ndarray[Any, Any]) -> None:
-        self._kept[name] = array
-        setattr(self._state, name, array.ctypes.data)
-
-    def _hand_over(self) -> None:
-        hbm, state = self._hbm, self._state
-        state.free_at, state.last_due, state.accepted = hbm._free_at, hbm._last_due, hbm._accepted
-        state.latency, state.cycles_per_beat = hbm._latency, hbm._cycles_per_beat
-        state.capacity, state.extra_latency = hbm.capacity, hbm._extra_latency
-        state.backpressure, state.seed = hbm._backpressure, hbm._seed & (1 << 64) - 1
-        state.size = hbm.size
-        room = 1 << (hbm.capacity + len(hbm._due) + 2).bit_length()
-        due = (_Due * room)()
-        for slot, (cycle, data, error) in zip(due, hbm._due, strict=False):
-            slot.cycle, slot.error = cycle, int(error)
-            slot.data[:] = data.to_bytes(64, "little")
-        self._due = due
-        state.due, state.due_mask = ctypes.addressof(due), room - 1
-        state.due_head, state.due_count = 0, len(hbm._due)
-        faults = [edge for fault in hbm._faults for edge in fault]
-        self._array("faults", np.array(faults or [0], np.int64))
-        state.fault_count = len(hbm._faults)
-        self._array("bytes_read", np.array(hbm.bytes_read, np.int64))
-        self._array("bytes_written", np.array(hbm.bytes_written, np.int64))
-        self._spare += [bytearray(PAGE_BYTES) for _ in range(_SPARE_PAGES - len(self._spare))]
-        self._array("spare", np.array([_address(p) for p in self._spare], np.uint64))
-        self._array("spare_number", np.zeros(_SPARE_PAGES, np.int64))
-        state.spare_count, state.spare_used = _SPARE_PAGES, 0
-        self._hand_over_pages()
-
-    def _hand_over_pages(self) -> None:
-        pages = self._hbm._pages
-        size = 1 << (4 * (len(pages) + _SPARE_PAGES)).bit_length()
-        keys = np.full(size, -1, np.int64)
-        data = np.zeros(size, np.uint64)
-        for number, page in pages.items():
-            at = (number * 0x9E3779B97F4A7C15 & (1 << 64) - 1) >> 20
-            while keys[at & (size - 1)] >= 0:
-                at += 1
-            keys[at & (size - 1)] = number
-            data[at & (size - 1)] = _address(page)
-        self._array("page_keys", keys)
-        self._array("page_data", data)
-        self._state.page_mask = size - 1
-
-    def _take_back(self) -> None:
-        hbm, state = self._hbm, self._state
-        hbm._free_at, hbm._last_due, hbm._accepted = state.free_at, state.last_due, state.accepted
-        order = ((state.due_head + i) & state.due_mask for i in range(state.due_count))
-        hbm._due = deque(
-            (
-                self._due[i].cycle,
-                int.from_bytes(bytes(self._due[i].data), "little"),
-                bool(self._due[i].error),
-            )
-            for i in order
-        )
-        hbm.bytes_read[:] = self._kept["bytes_read"].tolist()
-        hbm.bytes_written[:] = self._kept["bytes_written"].tolist()
-        for number in self._kept["spare_number"][: state.spare_used].tolist():
-            hbm._pages[number] = self._spare.pop(0)
-
-    # Events
 
     def _complain(self) -> None:
         state = self._state
