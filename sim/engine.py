@@ -26,6 +26,7 @@ class Engine(ABC):
         self.top = PlenaTop(config)
         self.probe = Probe(self.top)
         self.elaboration_seconds = 0.0
+        self.reason = ""  #: why it was taken, when its name was chosen by `make_engine`
 
     @abstractmethod
     def reset(self) -> None:

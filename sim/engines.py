@@ -1,10 +1,13 @@
 """Engines by name."""
 
 from isa.config import PlenaConfig
+from isa.image import ProgramImage
+from isa.length import expected_dispatches
 from sim.compiled.build import cached_entry
 from sim.compiled.engine import CompiledEngine
 from sim.compiled.toolchain import INSTALL_HINT, CompilerError, find_compiler
 from sim.engine import Engine
+from sim.progress import waiting
 from sim.pysim import PysimEngine
 from sim.pysim_fast import PysimFastEngine
 from sim.verilator.engine import VerilatorEngine
@@ -19,36 +22,57 @@ ENGINES: dict[str, type[Engine]] = {
 }
 
 
-def choose_engine(config: PlenaConfig) -> tuple[str, str]:
+#: From this MLEN on, the compiled engine starts as early as pysim does, even when it must be built.
+_WIDE = 16
+#: Below it a build takes some 3 s more, in which pysim makes about as many cycles.
+_REPAID = 4000
+
+
+def choose_engine(config: PlenaConfig, image: ProgramImage | None = None) -> tuple[str, str]:
     """The engine that `auto` takes for `config`, and why.
 
-    Compiled when it is built already: its start is then the faster one too. A build takes longer
-    than a short program on pysim, and how long a program runs is not known beforehand, so it is
-    left to those who ask for it by name.
+    Compiled when it is built already, or when the program is long enough to repay the build;
+    without an `image`, many programs are taken to follow. Otherwise, and where there is no
+    compiler, pysim.
     """
     if find_compiler() is None:
         return "pysim", f"there is no C compiler ({INSTALL_HINT})"
     if cached_entry(config) is not None:
         return "compiled", "it is built already for this configuration and these sources"
-    return (
-        "pysim",
-        (
-            "engine compiled is not built yet for this configuration and these sources; "
-            "ask for it by name"
-        ),
-    )
+    if image is not None and config.MLEN < _WIDE:
+        least = expected_dispatches(image, enough=_REPAID)
+        if least < _REPAID:
+            return (
+                "pysim",
+                f"engine compiled is not built yet, and {least:,} instructions do not repay that; "
+                "ask for it by name",
+            )
+    return "compiled", "it is built in little more time than pysim needs to start"
 
 
-def make_engine(name: str, config: PlenaConfig) -> Engine:
-    """The engine called `name` for `config`; `auto` takes the best one that this machine can run.
+def make_engine(name: str, config: PlenaConfig, image: ProgramImage | None = None) -> Engine:
+    """The engine called `name` for `config`; `auto` takes the best one for `image` here.
 
-    The engine's `reason` says why it was taken. Raises ValueError with the names that exist.
+    The engine's `reason` says why it was taken. A terminal shows that it is being made.
+
+    Raises:
+        ValueError: no such engine; the names that exist.
+        CompilerError: the engine cannot be built; `auto` takes pysim then.
     """
-    reason = "asked for by name"
-    if name == "auto":
-        name, reason = choose_engine(config)
-    if name not in ENGINES:
+    if name not in ("auto", *ENGINES):
         raise ValueError(f"engine {name!r}: must be one of auto, {', '.join(ENGINES)}")
-    engine = ENGINES[name](config)
-    engine.reason = reason  # type: ignore[attr-defined]
+    chosen, reason = (name, "") if name != "auto" else choose_engine(config, image)
+    try:
+        engine = _made(chosen, config)
+    except CompilerError as error:
+        if name != "auto" or chosen == "pysim":
+            raise
+        reason = f"engine {chosen} cannot be built: {str(error).splitlines()[0]}"
+        engine = _made("pysim", config)
+    engine.reason = f"auto: {reason}" if reason else "asked for by name"
     return engine
+
+
+def _made(name: str, config: PlenaConfig) -> Engine:
+    with waiting(f"engine {name}, configuration {config.name}: elaborating and building"):
+        return ENGINES[name](config)

@@ -3,6 +3,7 @@ of a log."""
 
 import sys
 import time
+from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 
 from rich.console import Console
@@ -11,6 +12,12 @@ from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 
 QUIET_SECONDS = 2.0
 UPDATE_CYCLES = 256
+
+
+def waiting(text: str) -> AbstractContextManager[object]:
+    """Shows `text` beside a spinner while something of unknown length goes on; on a terminal
+    only."""
+    return Console(stderr=True).status(f"{text} ...") if sys.stderr.isatty() else nullcontext()
 
 
 class Progress:

@@ -53,7 +53,7 @@ class Simulation:
         self.hbm = HbmDevice(config) if hbm is None else hbm
         self.hbm.reset()
         self.issue = config.ISSUE if issue is None else issue
-        self.engine = make_engine(engine, config) if isinstance(engine, str) else engine
+        self.engine = make_engine(engine, config, image) if isinstance(engine, str) else engine
         if self.engine.config != config:
             raise ValueError(
                 f"the engine was made for configuration {self.engine.config.name!r}, not "

@@ -33,6 +33,7 @@ def summary(
         "config_digest": simulation.config.digest,
         "issue": result.issue,
         "engine": result.engine,
+        "engine_reason": simulation.engine.reason,
         "cause": result.cause.name,
         "cycles": result.cycles,
         "words": len(simulation.image.words),
@@ -90,8 +91,8 @@ def print_report(
         f"{report['overlap_cycles']:,} cycles{multipliers if case.projection_stages else ''}"
     )
     console.print(
-        f"engine {report['engine']}: elaborated in {report['elaboration_seconds']:.1f} s, "
-        "simulated in "
+        f"engine {report['engine']} ({report['engine_reason']}): elaborated in "
+        f"{report['elaboration_seconds']:.1f} s, simulated in "
         f"{report['simulation_seconds']:.1f} s ({report['cycles_per_second']:,.0f} cycles/s), "
         f"{report['total_seconds']:.1f} s in all"
     )

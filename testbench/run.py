@@ -223,7 +223,7 @@ def run(args: argparse.Namespace) -> int:
         progress=args.trace != TERMINAL and args.step is None,
         until=stops,
     )
-    for line in outcome(program, result, stops, in_flight):
+    for line in outcome(program, simulation.engine, result, stops, in_flight):
         print(line)
     if args.step is not None:
         print("\n".join(registers(simulation)))

@@ -3,6 +3,7 @@
 from isa.instruction import word_text
 from isa.stages import BRANCH_OF, Branch, Stage
 from isa.traps import Trap
+from sim.engine import Engine
 from sim.result import RunResult, describe
 from sim.simulation import Simulation
 from testbench.session.program import Program
@@ -21,7 +22,11 @@ MORE_PATIENCE = "the limit is --max-idle; --trace shows what came before"
 
 
 def outcome(
-    program: Program, result: RunResult, stops: Stops | None, in_flight: InFlight
+    program: Program,
+    engine: Engine,
+    result: RunResult,
+    stops: Stops | None,
+    in_flight: InFlight,
 ) -> list[str]:
     """What stopped the run, the source line, and which instructions have not completed."""
     image = program.image
@@ -38,8 +43,8 @@ def outcome(
         lines.append(f"  {way_out}")
     lines.append(
         f"{in_flight.dispatches} instructions dispatched, {in_flight.completions} completed in "
-        f"{result.cycles} cycles; configuration {program.config.name}, engine {result.engine}, "
-        f"issue {result.issue}"
+        f"{result.cycles} cycles; configuration {program.config.name}, engine {engine.name} "
+        f"({engine.reason}), issue {result.issue}"
     )
     unfinished = in_flight.flight.unfinished()
     if result.cause is Trap.NONE:

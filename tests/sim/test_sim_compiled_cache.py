@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 import sim.cache
+from isa.assembler import assemble
 from isa.config import PRESETS
+from isa.image import ProgramImage
 from sim import engines
 from sim.compiled import build, cache, toolchain
 from sim.compiled.toolchain import Compiler, CompilerError
@@ -121,12 +123,36 @@ def test_without_a_compiler_the_engine_says_what_to_install_and_auto_takes_pysim
     assert "there is no C compiler" in reason
 
 
-def test_auto_takes_what_is_built(monkeypatch):
+def loop_of(turns: int) -> ProgramImage:
+    source = f"C_LOOP_START gp1, {turns}\nS_ADDI_INT gp2, gp2, 1\nC_LOOP_END gp1\n"
+    return assemble(source, config=PRESETS["tiny"])
+
+
+def test_auto_takes_what_is_built_or_what_a_long_program_repays(monkeypatch):
+    tiny, small = PRESETS["tiny"], PRESETS["small"]
     monkeypatch.setattr(engines, "find_compiler", lambda: Compiler(("cc",), "1", ()))
     monkeypatch.setattr(engines, "cached_entry", lambda _: None)
-    assert engines.choose_engine(PRESETS["tiny"])[0] == "pysim"
+    name, reason = engines.choose_engine(tiny, loop_of(3))
+    assert name == "pysim"
+    assert "7 instructions" in reason
+    assert engines.choose_engine(tiny, loop_of(2000))[0] == "compiled"
+    assert engines.choose_engine(small, loop_of(3))[0] == "compiled"
+    assert engines.choose_engine(tiny)[0] == "compiled"
     monkeypatch.setattr(engines, "cached_entry", lambda _: object())
-    assert engines.choose_engine(PRESETS["tiny"])[0] == "compiled"
+    assert engines.choose_engine(tiny, loop_of(3))[0] == "compiled"
+
+
+def test_auto_goes_on_without_a_compiler_that_fails(monkeypatch):
+    def broken(*_: object) -> None:
+        raise CompilerError("cc: internal error\nmore")
+
+    monkeypatch.setattr(engines, "find_compiler", lambda: Compiler(("cc",), "1", ()))
+    monkeypatch.setitem(engines.ENGINES, "compiled", broken)
+    engine = engines.make_engine("auto", PRESETS["tiny"])
+    assert engine.name == "pysim"
+    assert engine.reason == "auto: engine compiled cannot be built: cc: internal error"
+    with pytest.raises(CompilerError, match="internal error"):
+        engines.make_engine("compiled", PRESETS["tiny"])
 
 
 def test_a_compiler_error_is_shown(tmp_path):

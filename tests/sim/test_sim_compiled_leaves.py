@@ -1,7 +1,6 @@
 """Every distinct leaf of the machine in C: against Amaranth's simulator, and turned into SIMD."""
 
 import ctypes
-import os
 import platform
 import re
 import subprocess
@@ -21,11 +20,9 @@ from sim.compiled.extract import extract
 from sim.compiled.leaf import LANES, LeafFunction
 from sim.compiled.program import PRELUDE
 from sim.compiled.toolchain import Compiler, compile_library, find_compiler, native_flags
+from tests.conftest import needs_compiler
 
-# Continuous integration must have a compiler: there the tests fail instead of passing by absence.
-pytestmark = pytest.mark.skipif(
-    find_compiler() is None and "CI" not in os.environ, reason="there is no C compiler"
-)
+pytestmark = needs_compiler
 
 COUNT = 320
 

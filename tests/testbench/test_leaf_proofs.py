@@ -1,6 +1,5 @@
 """`python -m testbench.leaf_proofs`: what it proves, and that it can fail."""
 
-import os
 from typing import Any
 
 import numpy as np
@@ -10,18 +9,15 @@ from amaranth.lib.wiring import In, Out
 
 from rtl.leaves import BF16, FP32, FloatAdd, Leaf, RoundToBF16
 from rtl.vector.lanes import AddLanes
-from sim.compiled.toolchain import find_compiler
 from testbench.leaf_proofs import __main__ as command
 from testbench.leaf_proofs.definitions import FP32 as FP32_FORMAT
 from testbench.leaf_proofs.lanes import signs_hold
 from testbench.leaf_proofs.native import Counterexample, NativeLeaf
 from testbench.leaf_proofs.operands import crossed
 from testbench.leaf_proofs.proofs import PROOFS
+from tests.conftest import needs_compiler
 
-# Continuous integration must have a compiler: there the tests fail instead of passing by absence.
-pytestmark = pytest.mark.skipif(
-    find_compiler() is None and "CI" not in os.environ, reason="there is no C compiler"
-)
+pytestmark = needs_compiler
 
 #: These take 2^32 inputs each.
 LONG = ("bf16-add", "bf16-sub", "bf16-mul", "bf16-max", "bf16-min", "product", "round")
