@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from isa.config import ISSUE_POLICIES, PlenaConfig
+from testbench.fuzz.accumulators import accumulators
 from testbench.fuzz.bursts import bursts
 from testbench.fuzz.case import FuzzCase
 from testbench.fuzz.crowded import CrowdedGenerator
@@ -20,8 +21,6 @@ from testbench.fuzz.weights import weights
 
 #: Seeds that run before the directed programs: most mutants need no more.
 _DIRECTED_BEHIND = 8
-#: Directed programs of each kind; more than in the default tests.
-_MEETINGS, _DENSE, _ERRORS, _BURSTS, _WEIGHTS = 40, 12, 40, 20, 6
 
 
 @dataclass(frozen=True)
@@ -40,6 +39,17 @@ class Program:
     by_ports: bool = False
 
 
+def _directed(config: PlenaConfig) -> Iterator[tuple[str, FuzzCase]]:
+    """More of each kind than in the default tests."""
+    yield from meetings(config, 40)
+    yield from dense(config, 12)
+    yield from errors(config, 40)
+    yield from bursts(config, 20)
+    yield from weights(config, 6)
+    yield from accumulators(config, 64)
+    yield from far(config)
+
+
 def programs(config: PlenaConfig, count: int) -> Iterator[Program]:
     """`count` seeds of each generator, under both issue policies, and the directed programs."""
     for seed in range(count):
@@ -51,11 +61,6 @@ def programs(config: PlenaConfig, count: int) -> Iterator[Program]:
         if is_runnable(crowded):
             yield Program(f"crowded {seed}", crowded, by_ports=seed < 6)
         if seed == min(count, _DIRECTED_BEHIND) - 1:
-            yield from (Program(name, case) for name, case in meetings(config, _MEETINGS))
-            yield from (Program(name, case) for name, case in dense(config, _DENSE))
-            yield from (Program(name, case) for name, case in errors(config, _ERRORS))
-            yield from (Program(name, case) for name, case in bursts(config, _BURSTS))
-            yield from (Program(name, case) for name, case in weights(config, _WEIGHTS))
-            yield from (Program(name, case) for name, case in far(config))
+            yield from (Program(*named) for named in _directed(config))
             for name, case in sweeps(config):
                 yield Program(name, case, through_traps=True)

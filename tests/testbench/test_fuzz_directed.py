@@ -13,6 +13,7 @@ from sim.lockstep import LockstepError
 from sim.machine import Machine
 from sim.machine.addresses import Stop
 from sim.observers import Completed, Dispatched, Observer
+from testbench.fuzz.accumulators import accumulators
 from testbench.fuzz.bursts import bursts
 from testbench.fuzz.case import FuzzCase, Line
 from testbench.fuzz.crowded import CrowdedGenerator
@@ -32,8 +33,9 @@ CONFIG = PRESETS["tiny"].replace(name="two heads", HLEN=4)
 
 def directed() -> dict[str, FuzzCase]:
     """All that run to their end."""
+    matrix = accumulators(CONFIG, 3)
     kinds = (meetings(CONFIG), dense(CONFIG), bursts(CONFIG, 3), weights(CONFIG, 1), far(CONFIG))
-    return dict(chain(*kinds))
+    return dict(chain(*kinds, matrix))
 
 
 DIRECTED = directed()
