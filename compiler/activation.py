@@ -1,6 +1,8 @@
-"""The activation between the projections of an expert."""
+"""The activations between the projections of an expert, as data, and their emitter."""
 
 from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 
 from compiler.elementwise import Rows, rowwise
 from compiler.errors import unknown_name
@@ -8,6 +10,75 @@ from compiler.program import Program
 from compiler.registers import GP0, Register
 from compiler.vram import VramMatrix
 from isa import Stage
+
+#: The matrices that the steps of an activation name; every other name is an FP_MEM constant.
+MATRICES = ("gate", "up", "scratch")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One vector instruction per row, and one rounding: `target` = mnemonic of `sources`."""
+
+    mnemonic: str
+    target: str
+    sources: tuple[str, ...]
+
+    @property
+    def operands(self) -> tuple[str, ...]:
+        """Target and sources."""
+        return (self.target, *self.sources)
+
+
+@dataclass(frozen=True)
+class Activation:
+    """up = f(gate, up), in place: steps that need the gate alone, then those that need up too.
+
+    gate and scratch are overwritten. numerics.md, "SwiGLU"; lowering.md section 4, "Activations".
+    """
+
+    gate_steps: tuple[Step, ...]
+    up_steps: tuple[Step, ...]
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """All of them, in order."""
+        return self.gate_steps + self.up_steps
+
+
+#: gate times the sigmoid whose negated argument is in scratch.
+_GATED = (
+    Step("V_EXP_V", "scratch", ("scratch",)),
+    Step("V_ADD_VF", "scratch", ("scratch", "one")),
+    Step("V_RECI_V", "scratch", ("scratch",)),
+    Step("V_MUL_VV", "gate", ("gate", "scratch")),
+)
+_CLAMP_GATE = (Step("V_MIN_VF", "gate", ("gate", "clamp_limit")),)
+_CLAMP_UP = (
+    Step("V_MIN_VF", "up", ("up", "clamp_limit")),
+    Step("V_MAX_VF", "up", ("up", "minus_clamp_limit")),
+)
+_TIMES_GATE = Step("V_MUL_VV", "up", ("up", "gate"))
+
+#: Names that a routed expert's spec takes; lowering.md section 4.
+#: standard_swiglu is silu(gate) * up. gpt_oss_clamp_gated is (clamp(up) + 1) * (g * sigmoid(1.702
+#: g)), g = clamp(gate): the gate is clamped from above only, at 7, up to -7 .. 7.
+ACTIVATIONS: dict[str, Activation] = {
+    "standard_swiglu": Activation(
+        gate_steps=(Step("V_MUL_VF", "scratch", ("gate", "minus_one")), *_GATED),
+        up_steps=(_TIMES_GATE,),
+    ),
+    "gpt_oss_clamp_gated": Activation(
+        gate_steps=(*_CLAMP_GATE, Step("V_MUL_VF", "scratch", ("gate", "minus_alpha")), *_GATED),
+        up_steps=(*_CLAMP_UP, Step("V_ADD_VF", "up", ("up", "one")), _TIMES_GATE),
+    ),
+}
+
+
+def activation_of(name: str) -> Activation:
+    """The activation called `name`; CompileError lists the names."""
+    if name not in ACTIVATIONS:
+        raise unknown_name("activation", name, tuple(ACTIVATIONS))
+    return ACTIVATIONS[name]
 
 
 def load_constant(prog: Program, register: Register, name: str) -> None:
@@ -26,75 +97,26 @@ def one_over_one_plus_exp(prog: Program, values: Sequence[Register], one: Regist
         prog.emit("S_RECI_FP", value, value)
 
 
-def standard_swiglu(
-    prog: Program,
-    *,
-    stage: Stage | str,
-    gate: VramMatrix,
-    up: VramMatrix,
-    scratch: VramMatrix,
-    rows: Rows,
-) -> None:
-    """up = silu(gate) * up in six roundings, under `stage`; gate and scratch are overwritten.
+def load_constants(prog: Program, steps: Sequence[Step], stack: ExitStack) -> dict[str, Register]:
+    """Registers with the constants of `steps`, held as long as `stack`."""
+    names = dict.fromkeys(n for step in steps for n in step.operands if n not in MATRICES)
+    registers = {name: stack.enter_context(prog.f(name)) for name in names}
+    for name, register in registers.items():
+        load_constant(prog, register, name)
+    return registers
 
-    The steps are -gate, exp, + 1, reciprocal, gate * that, up * that: numerics.md, "SwiGLU".
-    """
-    prog.stage(stage=stage, detail=f"standard_swiglu {up.name}")
-    with (
-        prog.emitter(f"standard_swiglu {up.name}"),
-        prog.fs("one", "minus one") as (one, minus_one),
-    ):
-        load_constant(prog, one, "one")
-        load_constant(prog, minus_one, "minus_one")
-        rowwise(prog, "V_MUL_VF", scratch, gate, minus_one, rows=rows)
-        rowwise(prog, "V_EXP_V", scratch, scratch, rows=rows)
-        rowwise(prog, "V_ADD_VF", scratch, scratch, one, rows=rows)
-        rowwise(prog, "V_RECI_V", scratch, scratch, rows=rows)
-        rowwise(prog, "V_MUL_VV", gate, gate, scratch, rows=rows)
-        rowwise(prog, "V_MUL_VV", up, up, gate, rows=rows)
+
+def _rowwise(prog: Program, steps: Sequence[Step], rows: Rows, **matrices: VramMatrix) -> None:
+    """One step over all rows before the next."""
+    with ExitStack() as stack:
+        operands = load_constants(prog, steps, stack) | matrices
+        for step in steps:
+            rowwise(prog, step.mnemonic, *(operands[name] for name in step.operands), rows=rows)
 
 
 def clamp(prog: Program, *, gate: VramMatrix, up: VramMatrix, rows: Rows) -> None:
     """gate = min(gate, 7), up = max(min(up, 7), -7), in place; marks no stage."""
-    with prog.fs("limit", "minus limit") as (limit, minus_limit):
-        load_constant(prog, limit, "clamp_limit")
-        load_constant(prog, minus_limit, "minus_clamp_limit")
-        rowwise(prog, "V_MIN_VF", gate, gate, limit, rows=rows)
-        rowwise(prog, "V_MIN_VF", up, up, limit, rows=rows)
-        rowwise(prog, "V_MAX_VF", up, up, minus_limit, rows=rows)
-
-
-def gpt_oss_clamp_gated(
-    prog: Program,
-    *,
-    stage: Stage | str,
-    gate: VramMatrix,
-    up: VramMatrix,
-    scratch: VramMatrix,
-    rows: Rows,
-) -> None:
-    """up = (clamp(up) + 1) * (g * sigmoid(1.702 g)), g = clamp(gate), under `stage`.
-
-    The gate is clamped from above only, at 7; up to -7 .. 7. A rounding per instruction;
-    lowering.md section 4, "Activations". gate and scratch are overwritten.
-    """
-    prog.stage(stage=stage, detail=f"gpt_oss_clamp_gated {up.name}")
-    with prog.emitter(f"gpt_oss_clamp_gated {up.name}"):
-        clamp(prog, gate=gate, up=up, rows=rows)
-        with prog.fs("one", "minus alpha") as (one, minus_alpha):
-            load_constant(prog, one, "one")
-            load_constant(prog, minus_alpha, "minus_alpha")
-            rowwise(prog, "V_MUL_VF", scratch, gate, minus_alpha, rows=rows)
-            rowwise(prog, "V_EXP_V", scratch, scratch, rows=rows)
-            rowwise(prog, "V_ADD_VF", scratch, scratch, one, rows=rows)
-            rowwise(prog, "V_RECI_V", scratch, scratch, rows=rows)
-            rowwise(prog, "V_MUL_VV", gate, gate, scratch, rows=rows)
-            rowwise(prog, "V_ADD_VF", up, up, one, rows=rows)
-            rowwise(prog, "V_MUL_VV", up, up, gate, rows=rows)
-
-
-#: Names that a routed expert's spec takes; lowering.md section 4.
-ACTIVATIONS = ("standard_swiglu", "gpt_oss_clamp_gated")
+    _rowwise(prog, _CLAMP_GATE + _CLAMP_UP, rows, gate=gate, up=up)
 
 
 def activate(
@@ -105,12 +127,10 @@ def activate(
     gate: VramMatrix,
     up: VramMatrix,
     scratch: VramMatrix,
-    rows: Rows,
+    rows: int,
 ) -> None:
     """Emit the activation called `name`, one of `ACTIVATIONS`, under `stage`; the result is up."""
-    if name not in ACTIVATIONS:
-        raise unknown_name("activation", name, ACTIVATIONS)
-    if name == "standard_swiglu":
-        standard_swiglu(prog, stage=stage, gate=gate, up=up, scratch=scratch, rows=rows)
-    else:
-        gpt_oss_clamp_gated(prog, stage=stage, gate=gate, up=up, scratch=scratch, rows=rows)
+    activation = activation_of(name)
+    prog.stage(stage=stage, detail=f"{name} {up.name}")
+    with prog.emitter(f"{name} {up.name}"):
+        _rowwise(prog, activation.steps, rows, gate=gate, up=up, scratch=scratch)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from compiler.errors import CompileError
 from compiler.immediates import add_immediate, load_immediate
-from compiler.loops import loop, loop_by_word
+from compiler.loops import loop, loop_to
 from compiler.program import Program
 from compiler.registers import F0, GP0, Register
 from compiler.vram import VramMatrix
@@ -31,8 +31,8 @@ class BroadcastRow:
 
 @dataclass(frozen=True)
 class RowGroups:
-    """A number of rows that only the machine knows: BLEN rows, INT_MEM[word] + 1 times, and at most
-    `capacity` rows."""
+    """A number of rows that only the machine knows: groups of BLEN, at least one of them, that take
+    INT_MEM[word] elements of a column block (rows * MLEN), and at most `capacity` rows."""
 
     word: int
     capacity: int
@@ -98,7 +98,8 @@ def walk(
     if not isinstance(rows, RowGroups):
         walk_rows(prog, mnemonic, operands, rows)
         return
-    with loop_by_word(prog, rows.word, "row groups"):
+    leader = next(o for o in operands if isinstance(o, RowPointer) and o.step)
+    with loop_to(prog, leader.register, rows.word, "row groups"):
         walk_rows(prog, mnemonic, operands, prog.config.BLEN)
         for operand in operands:
             if isinstance(operand, RowPointer):

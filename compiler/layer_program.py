@@ -8,7 +8,7 @@ import numpy.typing as npt
 from compiler.errors import require
 from compiler.expert_sort import workspace_words
 from compiler.hbm import HbmTensor
-from compiler.moe_layer import LayerPlan, MoeLayer
+from compiler.moe_layer import LayerPlan, MoeLayer, sort_workspace
 from compiler.moe_model import MoeModel
 from compiler.program import Program
 from compiler.routed_experts import Accumulation
@@ -78,15 +78,15 @@ def compile_layers(
     hidden = prog.vram.matrix("hidden", tokens, model.hidden)
     parts: list[MoeLayer] = []
     for number in range(layers):
-        workspace = parts[0].workspace if parts else None
         prefix = f"layer {number} " if layers > 1 else ""
-        parts.append(MoeLayer(prog, plan, prefix=prefix, workspace=workspace))
+        parts.append(MoeLayer(prog, plan, prefix=prefix))
+    workspace = sort_workspace(prog, plan)
     out = prog.hbm.tensor("out", tokens, model.hidden, physical_rows=transfer_rows(config, tokens))
     state, x = hidden, hidden
     with prog.a("weights") as address:
         panels = WeightPanels(prog, address, cap)
         for number, layer in enumerate(parts):
-            x, total = layer.emit(state, panels)
+            x, total = layer.emit(state, panels, workspace)
             if number:
                 prog.vram.free(state)
             if number + 1 < layers:
@@ -128,6 +128,6 @@ def choose_lowering(
         spec = LayerPlan(
             model=model, tokens=tokens, lowering=Lowering.PAIR, order=Accumulation.PAIR
         ).routed
-        if pairs + workspace_words(config, spec, 1) > config.INT_MEM_WORDS:
+        if pairs + workspace_words(spec, 1) > config.INT_MEM_WORDS:
             return Lowering.PAIR
     return Lowering.EXPERT if chosen <= WORTHWHILE * pairs else Lowering.PAIR

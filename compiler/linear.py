@@ -16,13 +16,13 @@ from contextlib import ExitStack
 from enum import Enum
 
 from compiler.elementwise import RowGroups, RowPointer, Rows, walk
-from compiler.errors import CompileError, require
+from compiler.errors import require
 from compiler.hbm import HbmTensor
 from compiler.immediates import IMM18, add_immediate, load_immediate
 from compiler.loops import loop
 from compiler.program import Program
 from compiler.registers import GP0, Register
-from compiler.row_groups import column_unroll, row_group_products
+from compiler.row_groups import Beside, column_unroll, row_group_products
 from compiler.seed_projection import ColumnLoads
 from compiler.vram import VramMatrix
 from compiler.weight_panels import KChunk, StaticWeight, Weight, WeightPanels, split_k
@@ -58,13 +58,15 @@ def linear_projection(
     out: VramMatrix,
     rows: Rows,
     then: HbmTensor | Weight | None = None,
+    beside: Beside | None = None,
 ) -> None:
     """Emit out = act @ weight for rows 0 to rows-1; marks no stage.
 
     Works in groups of BLEN rows: rows up to the next multiple of BLEN are computed too, none
     beyond. `then` is the weight of the next projection on the same panels, whose first panel is
     fetched under the last products of this one. With `ColumnLoads` as panels, the projection takes
-    the seed's form, and nothing is fetched ahead.
+    the seed's form, and nothing is fetched ahead. `beside`, for `RowGroups` and where `has_room`:
+    other work on the rows of each column block of `out`, between the products of that block.
 
     Raises:
         CompileError: shapes that do not fit each other, or `rows` beyond a matrix's physical rows.
@@ -75,14 +77,12 @@ def linear_projection(
     _check(prog, act, source.tensor, out, most)
     with prog.emitter(f"linear_projection {source.tensor.name}"), ExitStack() as stack:
         if isinstance(panels, ColumnLoads):
-            if isinstance(rows, RowGroups):
-                raise CompileError(
-                    f"linear_projection {source.tensor.name}: the seed's form takes a number of "
-                    "rows that the compiler knows (use the buffered form)"
-                )
+            assert not isinstance(rows, RowGroups), (
+                "the machine's own row counts are refused before"
+            )
             panels.project(act, source, out, rows)
             return
-        _Projection(prog, panels, act, source, out, rows, stack).emit(following)
+        _Projection(prog, panels, act, source, out, rows, stack, beside).emit(following)
 
 
 def _check(prog: Program, act: VramMatrix, weight: HbmTensor, out: VramMatrix, rows: int) -> None:
@@ -115,7 +115,9 @@ class _Projection:
         out: VramMatrix,
         rows: Rows,
         stack: ExitStack,
+        beside: Beside | None,
     ) -> None:
+        self.beside = beside
         self.prog, self.panels, self.act, self.weight, self.out = prog, panels, act, weight, out
         self.mlen, self.blen = prog.config.MLEN, prog.config.BLEN
         self.rows = rows
@@ -201,6 +203,7 @@ class _Projection:
                 chunk=chunk,
                 tiles=self.panels.base(half),
                 result=result,
+                beside=self.beside,
             )
 
     def _column_loops(self, chunk: KChunk, half: int, part: VramMatrix | None) -> None:

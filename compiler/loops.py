@@ -1,5 +1,5 @@
-"""Loops of the machine, counted by the compiler or by a word of INT_MEM, and the tracked registers
-across them."""
+"""Loops of the machine, counted by the compiler or by the machine, and the tracked registers across
+them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from compiler.errors import CompileError
 from compiler.immediates import restore
 from compiler.program import Program
-from compiler.registers import GP0
+from compiler.registers import GP0, Register
 from isa.operands import FIELDS
 
 _LIMIT = FIELDS["imm22"].limit
@@ -38,24 +38,29 @@ def loop(prog: Program, count: int, name: str) -> Iterator[None]:
 
 
 @contextmanager
-def loop_by_word(prog: Program, word: int, name: str) -> Iterator[None]:
-    """Run what is emitted inside INT_MEM[word] + 1 times, a number that only the machine knows.
+def loop_while(prog: Program, name: str) -> Iterator[Register]:
+    """Run what is emitted inside once, and again as long as it leaves more than 1 in the register
+    that is yielded: a number of trips, at least one, that only the machine knows.
 
-    C_LOOP_END tests the register, so the body may raise it: it starts as 1, and the word's value is
-    added once, in the first iteration. The word keeps its value.
+    C_LOOP_END tests the register, and nothing else decides.
     """
-    with prog.gp(f"{name} counter") as counter:
-        with prog.gp(f"{name}, more trips") as more:
-            prog.emit("S_LD_INT", more, GP0, word)
-            prog.emit("C_LOOP_START", counter, 1)
-            prog.emit("S_ADD_INT", counter, counter, more)
+    with prog.gp(f"{name}, again") as again:
+        prog.emit("C_LOOP_START", again, 1)
         prog.tracked.enter_loop()
-        yield
+        yield again
         for key, value in prog.tracked.to_restore():
             restore(prog, key, value)
         prog.tracked.leave_loop()
-        # The body may use the register; the next iteration adds what it holds.
-        with prog.gp(f"{name}, no more trips") as nothing:
-            assert nothing.index == more.index, "registers are given back in the body"
-            prog.emit("S_ADDI_INT", nothing, GP0, 0)
-        prog.emit("C_LOOP_END", counter)
+        prog.emit("C_LOOP_END", again)
+
+
+@contextmanager
+def loop_to(prog: Program, pointer: Register, word: int, name: str) -> Iterator[None]:
+    """Run what is emitted inside until gp[pointer], which the body raises, has gone INT_MEM[word]
+    further; at least once."""
+    with prog.gp(f"{name}, end") as end:
+        prog.emit("S_LD_INT", end, GP0, word)
+        prog.emit("S_ADD_INT", end, end, pointer)
+        with loop_while(prog, name) as again:
+            yield
+            prog.emit("S_SUB_INT", again, end, pointer)

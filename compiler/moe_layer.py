@@ -88,18 +88,9 @@ class MoeLayer:
     Attributes:
         norm_weight: [1, H] in vector SRAM. router: None with known routing.
         routing: where experts and weights are. parameters, shared: the weights.
-        workspace: of the sort, when the machine sorts, else None. Its host-loaded tables stay, so a
-            later layer of the same plan takes it over.
     """
 
-    def __init__(
-        self,
-        prog: Program,
-        plan: LayerPlan,
-        *,
-        prefix: str = "",
-        workspace: SortWorkspace | None = None,
-    ) -> None:
+    def __init__(self, prog: Program, plan: LayerPlan, *, prefix: str = "") -> None:
         spec, config = plan.routed, prog.config
         spec.check(config, plan.tokens)
         self.prog, self.plan, self.spec = prog, plan, spec
@@ -118,16 +109,14 @@ class MoeLayer:
         self.parameters = RoutedParameters.allocate(prog, spec, prefix=prefix)
         self.shared = _shared_parameters(prog, plan.shared, prefix)
         self._constants = define_norm_constants(prog, spec.hidden, EPSILON)
-        self.workspace = workspace
-        if plan.lowering is Lowering.EXPERT and plan.known is None and workspace is None:
-            tokens = _tokens_at_once(prog, spec, plan.tokens)
-            self.workspace = SortWorkspace.allocate(prog, spec, tokens)
 
-    def emit(self, hidden: VramMatrix, panels: WeightPanels) -> tuple[VramMatrix, VramMatrix]:
+    def emit(
+        self, hidden: VramMatrix, panels: WeightPanels, workspace: SortWorkspace | None
+    ) -> tuple[VramMatrix, VramMatrix]:
         """Emit the layer on rows of hidden [tokens, H]; (normalised input, result), both [tokens,
-        H] and the caller's to free. `hidden` is kept."""
+        H] and the caller's to free. `hidden` is kept. `workspace` is that of `sort_workspace`."""
         prog, plan, spec = self.prog, self.plan, self.spec
-        rows, spare = plan.tokens, 0 if self.workspace is None else 1
+        rows, spare = plan.tokens, 0 if workspace is None else 1
         prog.stage("residual_setup", "residual and normalised input")
         residual = prog.vram.matrix("residual", rows, spec.hidden)
         copy(prog, residual, hidden, rows=rows)
@@ -144,7 +133,7 @@ class MoeLayer:
             self.router.emit(x)
         total = prog.vram.matrix("sum", rows, spec.hidden, spare_rows=spare)
         zero_rows(prog, total, stage="accumulator_init", rows=total.physical_rows)
-        self._emit_routed(panels, x, total)
+        self._emit_routed(panels, workspace, x, total)
         shared = plan.shared
         if shared is not None and self.shared is not None:
             branch = emit_shared_expert(prog, shared, self.shared, panels, x=x, rows=rows)
@@ -157,7 +146,13 @@ class MoeLayer:
         prog.vram.free(residual)
         return x, total
 
-    def _emit_routed(self, panels: WeightPanels, x: VramMatrix, total: VramMatrix) -> None:
+    def _emit_routed(
+        self,
+        panels: WeightPanels,
+        workspace: SortWorkspace | None,
+        x: VramMatrix,
+        total: VramMatrix,
+    ) -> None:
         prog, plan, spec = self.prog, self.plan, self.spec
         if plan.lowering is Lowering.PAIR:
             emit_routed_pairs(
@@ -177,7 +172,6 @@ class MoeLayer:
                 order=plan.order,
             )
             return
-        workspace = self.workspace
         assert workspace is not None
         for first in range(0, plan.tokens, workspace.tokens):
             piece = self.routing.piece(first, min(workspace.tokens, plan.tokens - first))
@@ -216,15 +210,27 @@ def _shared_parameters(
     )
 
 
+def sort_workspace(prog: Program, plan: LayerPlan) -> SortWorkspace | None:
+    """What every layer of `plan` sorts in, where the machine sorts: for as many tokens at a time as
+    INT_MEM has room for, so it comes after all layers of the program.
+
+    Raises CompileError when there is not enough for one token.
+    """
+    if plan.lowering is not Lowering.EXPERT or plan.known is not None:
+        return None
+    tokens = _tokens_at_once(prog, plan.routed, plan.tokens)
+    return SortWorkspace.allocate(prog, plan.routed, tokens)
+
+
 def _tokens_at_once(prog: Program, spec: RoutedSpec, tokens: int) -> int:
     """The most tokens whose pairs can be sorted in what is free of INT_MEM."""
     free = prog.int_mem.left
-    fitting = [n for n in range(1, tokens + 1) if workspace_words(prog.config, spec, n) <= free]
+    fitting = [n for n in range(1, tokens + 1) if workspace_words(spec, n) <= free]
     require(
         bool(fitting),
         f"tokens = {tokens}, experts = {spec.experts}",
-        f"sorting one token takes {workspace_words(prog.config, spec, 1)} words of INT_MEM, "
-        f"{free} are free",
-        "raise INT_MEM_WORDS, route fewer tokens, or lower pair-major",
+        f"sorting one token takes {workspace_words(spec, 1)} words of INT_MEM, {free} are free",
+        "give fewer tokens at a time, lower expert-major with a known routing (a trace) or "
+        "pair-major, or raise INT_MEM_WORDS",
     )
     return max(fitting)

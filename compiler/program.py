@@ -19,8 +19,13 @@ from isa.operands import Kind, Operand
 #: A detail is one printable line; `pair=` in it must be a number (attribution.md, "Pair labels").
 _DETAIL = re.compile(r"[ -~]*")
 _BAD_PAIR = re.compile(r"pair=(?![0-9]+(\s|$))")
+_MARKER = "; @stage="
 #: Emitters named in the error about a program that is too long.
 _EMITTERS_SHOWN = 5
+
+
+#: A line of the program: an instruction, or a comment (a marker is one).
+Item = Instruction | str
 
 
 class Program:
@@ -36,7 +41,8 @@ class Program:
         self.fp_mem, self.int_mem = FpMem(config), IntMem(config)
         self.tracked = TrackedState()
         self.registers = {kind: RegisterFile(kind) for kind in (Kind.GP, Kind.F, Kind.A)}
-        self._items: list[Instruction | str] = []
+        self._items: list[Item] = []
+        self._marker = ""
         self._emitters: list[str] = []
         self._words: Counter[str] = Counter()
 
@@ -124,11 +130,51 @@ class Program:
             raise CompileError(str(error)) from error
         if not _DETAIL.fullmatch(detail) or _BAD_PAIR.search(detail) or "@stage" in detail:
             raise CompileError(f"stage detail {detail!r}: one printable line; pair= takes a number")
-        self._items.append(f"; @stage={known.label} {detail}".rstrip())
+        self._marker = f"{_MARKER}{known.label} {detail}".rstrip()
+        self._items.append(self._marker)
 
     def end_region(self, detail: str = "end of the MoE region") -> None:
         """Mark the end of the MoE region; whoever assembles the whole program calls this once."""
         self.stage("non_moe", detail)
+
+    # Order.
+
+    @contextmanager
+    def aside(self) -> Iterator[list[Item]]:
+        """What is emitted inside goes to the list that is yielded, for `weave`; the stage before it
+        holds behind it again."""
+        items, marker = self._items, self._marker
+        self._items = [marker] if marker else []
+        try:
+            yield self._items
+        finally:
+            self._items, self._marker = items, marker
+
+    def weave(self, main: list[Item], side: list[Item]) -> None:
+        """Append two runs of instructions, those of `side` evenly between those of `main`.
+
+        Each keeps its order and its stages; the stage that holds now holds behind them again. The
+        two depend on each other in no way, and neither has a loop or a loop's end.
+        """
+        rest = list(_marked(side))
+        total, put = len(rest), 0
+        length = sum(isinstance(item, Instruction) for item in main)
+        before = self._marker
+        for number, (marker, instruction) in enumerate(_marked(main), 1):
+            self._append_marked(marker, instruction)
+            while put < total * number // length:
+                self._append_marked(*rest[put])
+                put += 1
+        for marker, instruction in rest[put:]:
+            self._append_marked(marker, instruction)
+        self._append_marked(before, None)
+
+    def _append_marked(self, marker: str, instruction: Instruction | None) -> None:
+        if marker != self._marker:
+            self._marker = marker
+            self._items.append(marker)
+        if instruction is not None:
+            self._items.append(instruction)
 
     # Registers.
 
@@ -200,3 +246,13 @@ class Program:
             )
         image = assemble(self.render(), source_name=self.name, config=self.config)
         return dataclasses.replace(image, emitters={"words": self.words_by_emitter})
+
+
+def _marked(items: list[Item]) -> Iterator[tuple[str, Instruction]]:
+    """Every instruction with the marker that holds for it; other comments are left out."""
+    marker = ""
+    for item in items:
+        if isinstance(item, Instruction):
+            yield marker, item
+        elif item.startswith(_MARKER):
+            marker = item

@@ -1,15 +1,20 @@
 """One routed expert over gathered rows: projections, biases, activation, projection, bias."""
 
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from compiler.activation import activate
-from compiler.elementwise import Rows, add_bias
+from compiler.activation import activate, activation_of
+from compiler.elementwise import RowGroups, Rows, add_bias
 from compiler.errors import CompileError
 from compiler.expert_table import ExpertTable, ExpertWeight
 from compiler.hbm import Order
 from compiler.linear import Panels, linear_projection
 from compiler.program import Program
+from compiler.registers import Register
 from compiler.routed_spec import RoutedSpec
+from compiler.row_groups import Beside, has_room
+from compiler.row_steps import AT_ONCE, RowSteps, emit_steps
 from compiler.vram import VramMatrix
 from compiler.weight_panels import Weight
 
@@ -63,16 +68,22 @@ class RoutedParameters:
 
 
 class ExpertBuffers:
-    """Vector SRAM of one expert at a time, for at most `rows` rows; used again by every expert.
+    """Vector SRAM of one expert at a time; used again by every expert.
 
     slot [rows, H] takes the gathered tokens, up [rows, I] the activation, out [rows, H] the result.
+    `rows` that only the machine knows need less scratch: its activation goes from group to group.
     """
 
-    def __init__(self, prog: Program, spec: RoutedSpec, rows: int) -> None:
+    def __init__(self, prog: Program, spec: RoutedSpec, rows: Rows) -> None:
+        scratch_shape = (AT_ONCE, prog.config.MLEN)
+        if isinstance(rows, RowGroups):
+            rows = rows.capacity
+        else:
+            scratch_shape = (rows, spec.intermediate)
         self.slot = prog.vram.matrix("slot", rows, spec.hidden)
         self.gate = prog.vram.matrix("expert gate", rows, spec.intermediate)
         self.up = prog.vram.matrix("expert up", rows, spec.intermediate)
-        self.scratch = prog.vram.matrix("expert sigmoid", rows, spec.intermediate)
+        self.scratch = prog.vram.matrix("expert sigmoid", *scratch_shape)
         self.out = prog.vram.matrix("expert out", rows, spec.hidden)
 
     def free(self, prog: Program) -> None:
@@ -128,16 +139,19 @@ class ExpertEmitter:
         """
         prog, panels, b, p = self._prog, self._panels, self._buffers, self._parameters
         gate, up, down = weights
-        self.emit_gate_up((gate, up), word, label, rows=rows, then=down)
-        activate(
-            prog,
-            self._spec.activation,
-            stage="expert_activation",
-            gate=b.gate,
-            up=b.up,
-            scratch=b.scratch,
-            rows=rows,
-        )
+        if isinstance(rows, RowGroups):
+            self._gate_up_activation(gate, up, word, label, rows, then=down)
+        else:
+            self.emit_gate_up((gate, up), word, label, rows=rows, then=down)
+            activate(
+                prog,
+                self._spec.activation,
+                stage="expert_activation",
+                gate=b.gate,
+                up=b.up,
+                scratch=b.scratch,
+                rows=rows,
+            )
         prog.stage("expert_projection", label)
         linear_projection(prog, panels, act=b.up, weight=down, out=b.out, rows=rows, then=then)
         if p.bias_down is not None:
@@ -154,13 +168,76 @@ class ExpertEmitter:
         then: Weight | None = None,
     ) -> None:
         """gate = slot @ gate weight and up = slot @ up weight, plus the biases of INT_MEM[word]."""
-        prog, panels, b, p = self._prog, self._panels, self._buffers, self._parameters
         gate, up = weights
-        self._label = label
+        b, p = self._buffers, self._parameters
+        self._project(gate, b.gate, label, rows, up)
+        self._project(up, b.up, label, rows, then)
+        self._bias(b.gate, p.bias_gate, word, label, rows)
+        self._bias(b.up, p.bias_up, word, label, rows)
+
+    def _project(
+        self,
+        weight: Weight,
+        out: VramMatrix,
+        label: str,
+        rows: Rows,
+        then: Weight | None,
+        beside: Beside | None = None,
+    ) -> None:
+        """out = slot @ weight."""
+        prog, self._label = self._prog, label
         prog.stage("expert_projection", label)
-        linear_projection(prog, panels, act=b.slot, weight=gate, out=b.gate, rows=rows, then=up)
-        linear_projection(prog, panels, act=b.slot, weight=up, out=b.up, rows=rows, then=then)
-        if p.bias_gate is not None and p.bias_up is not None:
-            prog.stage("expert_bias", label)
-            add_bias(prog, b.gate, p.bias_gate, rows=rows, word=word)
-            add_bias(prog, b.up, p.bias_up, rows=rows, word=word)
+        linear_projection(
+            prog,
+            self._panels,
+            act=self._buffers.slot,
+            weight=weight,
+            out=out,
+            rows=rows,
+            then=then,
+            beside=beside,
+        )
+
+    def _bias(
+        self, target: VramMatrix, bias: VramMatrix | None, word: int, label: str, rows: Rows
+    ) -> None:
+        if bias is not None:
+            self._prog.stage("expert_bias", label)
+            add_bias(self._prog, target, bias, rows=rows, word=word)
+
+    def _gate_up_activation(
+        self, gate: Weight, up: Weight, word: int, label: str, rows: RowGroups, then: Weight
+    ) -> None:
+        """As `emit_gate_up` and the activation; what needs the gate alone goes between the products
+        of up, where they leave room."""
+        prog, b, p = self._prog, self._buffers, self._parameters
+        activation = activation_of(self._spec.activation)
+        matrices = {"gate": b.gate, "up": b.up, "scratch": b.scratch}
+        detail = f"{self._spec.activation}, {label}"
+
+        @contextmanager
+        def beside(row: Register) -> Iterator[Callable[[], None]]:
+            with ExitStack() as stack:
+                prog.stage("expert_activation", detail)
+                steps = RowSteps(prog, activation.gate_steps, matrices, stack)
+                steps.start_beside("up", row)
+                prog.stage("expert_projection", label)
+
+                def group() -> None:
+                    prog.stage("expert_activation", detail)
+                    steps.group()
+
+                yield group
+
+        steps = activation.steps
+        if has_room(b.slot, self._panels.cap):
+            self._project(gate, b.gate, label, rows, up)
+            self._bias(b.gate, p.bias_gate, word, label, rows)
+            self._project(up, b.up, label, rows, then, beside)
+            self._bias(b.up, p.bias_up, word, label, rows)
+            steps = activation.up_steps
+        else:
+            self.emit_gate_up((gate, up), word, label, rows=rows, then=then)
+        prog.stage("expert_activation", detail)
+        with prog.emitter(f"{self._spec.activation} {b.up.name}"):
+            emit_steps(prog, steps, matrices, rows)

@@ -6,9 +6,9 @@ from enum import Enum
 import numpy as np
 import numpy.typing as npt
 
-from compiler.activation import ACTIVATIONS
+from compiler.activation import activation_of
 from compiler.arena import Interval
-from compiler.errors import require, require_multiple, unknown_name
+from compiler.errors import require, require_multiple
 from compiler.program import Program
 from isa import PlenaConfig
 
@@ -47,8 +47,7 @@ class RoutedSpec:
             f"must be at most experts = {self.experts}",
             "lower it",
         )
-        if self.activation not in ACTIVATIONS:
-            raise unknown_name("activation", self.activation, ACTIVATIONS)
+        activation_of(self.activation)
 
     def check(self, config: PlenaConfig, tokens: int) -> None:
         """CompileError unless the shape can be lowered for `config` and `tokens` tokens."""
@@ -83,7 +82,7 @@ class Routing:
             tokens=tokens,
             top_k=top_k,
             indices=prog.int_mem.window("route indices", pairs),
-            weights=prog.fp_mem.window("route weights", pairs),
+            weights=prog.fp_mem.window("route weights", pairs, spare=1),
         )
 
     def piece(self, first: int, tokens: int) -> "Routing":

@@ -55,7 +55,7 @@ class Router:
         self.prog, self.spec, self.tokens = prog, spec, tokens
         rule, pairs = spec.rule, tokens * spec.top_k
         self.indices = prog.int_mem.window("router indices", pairs)
-        self.weights = prog.fp_mem.window("router weights", pairs)
+        self.weights = prog.fp_mem.window("router weights", pairs, spare=1)
         self._logits = logits = RouterLogits(prog, spec, tokens)
         self._choice = CorrectedChoice(prog, logits) if rule.correction_bias else None
         self._groups = RouterGroups(prog, logits, self._choice) if rule.groups > 1 else None

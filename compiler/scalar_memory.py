@@ -2,6 +2,7 @@
 
 import math
 import struct
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -96,12 +97,14 @@ class FpMem:
             )
         return self._constants[name][0]
 
-    def window(self, name: str, size: int, *, preloaded: bool = False) -> Interval:
+    def window(self, name: str, size: int, *, preloaded: bool = False, spare: int = 0) -> Interval:
         """`size` consecutive slots for an emitter, such as one scalar per row.
 
-        `preloaded`: the host writes them before the run, so nothing used them before.
+        `preloaded`: the host writes them before the run, so nothing used them before. `spare`: that
+        many slots behind the last one are held too.
         """
-        return self._arena.allocate(self._arena.unique(name), size, fresh=preloaded)
+        held = self._arena.allocate(self._arena.unique(name), size + spare, fresh=preloaded)
+        return replace(held, size=size)
 
     def free(self, *windows: Interval) -> None:
         """Give back windows that no later instruction reads."""

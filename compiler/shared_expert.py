@@ -4,7 +4,7 @@ lowering.md section 5. The combine follows after all routed pairs, by `elementwi
 
 from dataclasses import dataclass
 
-from compiler.activation import standard_swiglu
+from compiler.activation import activate
 from compiler.arena import Interval
 from compiler.elementwise import add_bias
 from compiler.errors import CompileError
@@ -77,8 +77,14 @@ def emit_shared_expert(
     _add_bias(prog, up, parameters.bias_up, rows)
 
     sigmoid = prog.vram.matrix("sigmoid", rows, spec.width)
-    standard_swiglu(
-        prog, stage="shared_expert_activation", gate=gate, up=up, scratch=sigmoid, rows=rows
+    activate(
+        prog,
+        "standard_swiglu",
+        stage="shared_expert_activation",
+        gate=gate,
+        up=up,
+        scratch=sigmoid,
+        rows=rows,
     )
     prog.vram.free(gate, sigmoid)
 

@@ -102,14 +102,32 @@ class WeightPanels:
             )
         return self._fetch_first(weight)
 
-    def fetch_ahead(self, weight: Weight) -> None:
-        """Fetch the first chunk of column 0 of `weight` for the projection that comes next."""
+    @property
+    def next_panel(self) -> int:
+        """The panel that the next fetch fills."""
+        return self._half
+
+    def fetches(self, weight: Weight) -> int:
+        """How many panels the projection with `weight` takes."""
+        tensor = weight.tensor
+        return tensor.cols // tensor.mlen * len(self._chunks(weight))
+
+    def fetch_ahead(self, weight: Weight, panel: int | None = None) -> None:
+        """Fetch the first chunk of column 0 of `weight` for the projection that comes next, to
+        `panel` (the next one): the machine waits until the products with what it holds are over."""
+        self._half = self._half if panel is None else panel
         self._fetch_first(weight)
         self._ahead = weight
 
+    def forget_ahead(self) -> None:
+        """Nobody will use what was fetched ahead."""
+        self._ahead = None
+
     def _fetch_first(self, weight: Weight) -> int:
-        chunk = split_k(weight.tensor.physical_rows // weight.tensor.mlen, self.cap)[0]
-        return self.fetch(weight, chunk, GP0)
+        return self.fetch(weight, self._chunks(weight)[0], GP0)
+
+    def _chunks(self, weight: Weight) -> list[KChunk]:
+        return split_k(weight.tensor.physical_rows // weight.tensor.mlen, self.cap)
 
     def fetch(self, weight: Weight, chunk: KChunk, column: Register) -> int:
         """Fetch `chunk` of the column of tiles at element offset gp[column]; returns the panel."""

@@ -34,8 +34,8 @@ DEFECTS: tuple[Defect, ...] = (
         (
             Edit(
                 "compiler/program.py",
-                'self._items.append(f"; @stage={known.label} {detail}".rstrip())',
-                'self._items.append(f"; {known.label} {detail}".rstrip())',
+                '_MARKER = "; @stage="',
+                '_MARKER = "; "',
             ),
         ),
         f"{_SHARED}test_on_top_of_a_routed_accumulator[deepseek]",

@@ -279,6 +279,36 @@ def test_markers_are_validated_when_they_are_emitted() -> None:
         prog.comment("@stage=gather")
 
 
+def test_woven_instructions_keep_their_order_and_their_stages() -> None:
+    prog = Program(TINY, "woven")
+    prog.stage("expert_projection", "outside")
+    with prog.gp("a") as a:
+        with prog.aside() as main:
+            for number in range(6):
+                prog.emit("S_ADDI_INT", a, GP0, number)
+        with prog.aside() as side:
+            prog.stage("expert_bias")
+            prog.emit("S_ADDI_INT", a, GP0, 10)
+            prog.stage("expert_activation", "inside")
+            for number in range(11, 13):
+                prog.emit("S_ADDI_INT", a, GP0, number)
+        assert prog.instructions == ()
+        prog.weave(main, side)
+        prog.emit("S_ADDI_INT", a, GP0, 6)
+    image = prog.build()
+    stages = [image.vocabulary[stage] for stage in image.stages.tolist()]
+    values = [int(instruction.value("imm")) for instruction in prog.instructions]
+    assert values == [0, 1, 10, 2, 3, 11, 4, 5, 12, 6]
+    assert dict(zip(values, stages, strict=True)) == {
+        **dict.fromkeys(range(7), "expert_projection"),
+        10: "expert_bias",
+        11: "expert_activation",
+        12: "expert_activation",
+    }
+    prog.weave([], side)
+    assert [i.value("imm") for i in prog.instructions[-3:]] == [10, 11, 12]
+
+
 def test_words_are_accounted_to_the_innermost_emitter() -> None:
     prog = Program(TINY.replace(IMEM_WORDS=4), "long")
     prog.comment("one of three emitters")

@@ -10,7 +10,7 @@ from compiler.expert_table import ExpertTable
 from compiler.hbm import ADDRESS_WORD
 from compiler.linear import Form
 from compiler.linear import linear_projection as project
-from compiler.loops import loop, loop_by_word
+from compiler.loops import loop, loop_to
 from compiler.registers import GP0
 from compiler.routed_experts import Accumulation
 from compiler.routed_pairs import HbmGather
@@ -37,6 +37,7 @@ OSS = RoutedSpec(
     activation="gpt_oss_clamp_gated",
     biases=True,
 )
+SCALED = RoutedSpec(experts=4, top_k=1, hidden=16, intermediate=8, scale_input=True)
 MARKER = re.compile(r"; @stage=(\w+)(?: .*?\bpair=(\d+))?")
 
 
@@ -75,6 +76,31 @@ def test_every_step_of_a_pair_is_under_its_stage_and_label(spec):
     assert seen[-1][0] == "scatter_combine"
     shared = {stage.label for stage in Stage if BRANCH_OF[stage] is Branch.SHARED}
     assert not shared & {s for s, _, _ in seen}
+
+
+@pytest.mark.parametrize("order", Accumulation)
+@pytest.mark.parametrize("spec", [SPEC, OSS, SCALED])
+def test_every_step_of_an_expert_that_the_machine_chooses_is_under_its_stage(spec, order):
+    """Also what is woven between the products, and what is fetched for the next expert."""
+    program = compiled(spec, 5, lowering=Lowering.EXPERT, order=order)
+    stages = {
+        "H_PREFETCH_M": {"expert_weight_prefetch"},
+        "C_SET_ADDR_REG": {"expert_weight_address"},
+        "M_MM": {"expert_projection"},
+        "M_MM_WO": {"expert_projection"},
+        "V_EXP_V": {"expert_activation"},
+        "V_RECI_V": {"expert_activation"},
+        "V_ADD_VV": {"scatter_combine", *({"expert_bias"} if spec.biases else ())},
+        "S_LD_FP": {"expert_route_weight", "expert_activation"},
+        "S_MAP_V_FP": {"accumulator_init", "gather"},
+    }
+    seen = under(program)
+    for mnemonic, expected in stages.items():
+        assert {s for s, _, m in seen if m == mnemonic} == expected, mnemonic
+    assert {pair for _, pair, _ in seen} == {None}, "a turn of the loop has no pair of its own"
+    exponential = next(i for i, (_, _, m) in enumerate(seen) if m == "V_EXP_V")
+    around = {m for _, _, m in seen[exponential - 8 : exponential + 8]}
+    assert {"M_MM", "M_MM_WO"} <= around
 
 
 def test_the_address_of_a_matrix_is_computed_once_per_pair():
@@ -143,30 +169,34 @@ def test_a_table_that_fits_does_not_cross_a_4_gib_line():
     assert table.high_words is None
 
 
-def trips(word_value: int, inner: int = 1) -> int:
-    """How often the body of a loop by a word runs; its body uses every register that is free."""
+def trips(extent: int, inner: int = 1) -> int:
+    """How often the body of a loop to the end of `extent` runs, at 8 a turn; its body uses every
+    register that is free."""
     prog = Program(TINY, "trips")
-    word, count = prog.int_mem.window("trips", 1), prog.int_mem.window("count", 1)
+    word, count = prog.int_mem.window("extent", 1), prog.int_mem.window("count", 1)
     prog.stage("gather")
-    with prog.gp("held before"), loop_by_word(prog, word.start, "outer"):
-        with loop(prog, inner, "inner"):
-            with prog.gps(*(f"clobbered {i}" for i in range(10))) as registers:
-                for register in registers:
-                    prog.emit("S_ADDI_INT", register, register, 77)
-            with prog.gp("count") as counted:
-                prog.emit("S_LD_INT", counted, GP0, count.start)
-                prog.emit("S_ADDI_INT", counted, counted, 1)
-                prog.emit("S_ST_INT", counted, GP0, count.start)
+    with prog.gps("held before", "pointer") as (_, pointer):
+        prog.emit("S_ADDI_INT", pointer, GP0, 1000)
+        with loop_to(prog, pointer, word.start, "outer"):
+            with loop(prog, inner, "inner"):
+                with prog.gps(*(f"clobbered {i}" for i in range(10))) as registers:
+                    for register in registers:
+                        prog.emit("S_ADDI_INT", register, register, 77)
+                with prog.gp("count") as counted:
+                    prog.emit("S_LD_INT", counted, GP0, count.start)
+                    prog.emit("S_ADDI_INT", counted, counted, 1)
+                    prog.emit("S_ST_INT", counted, GP0, count.start)
+            prog.emit("S_ADDI_INT", pointer, pointer, 8)
     machine = Machine(TINY, prog.build(), HbmDevice(TINY))
-    machine.memories.write_int(word.start, [word_value])
+    machine.memories.write_int(word.start, [extent])
     assert machine.run().cause is Trap.DONE
-    assert machine.memories.read_int()[word.start] == word_value
+    assert machine.memories.read_int()[word.start] == extent
     return int(machine.memories.read_int()[count.start])
 
 
-@pytest.mark.parametrize(("value", "inner"), [(0, 1), (1, 1), (6, 3), (40, 2)])
-def test_a_loop_by_a_word_runs_one_more_time_than_the_word(value, inner):
-    assert trips(value, inner) == (value + 1) * inner
+@pytest.mark.parametrize(("turns", "inner"), [(1, 1), (2, 1), (7, 3), (40, 2)])
+def test_a_loop_to_an_end_runs_as_often_as_its_pointer_needs(turns, inner):
+    assert trips(8 * turns, inner) == turns * inner
 
 
 ERRORS = {
@@ -198,7 +228,7 @@ ERRORS = {
     "INT_MEM": (
         lambda: compiled(
             RoutedSpec(experts=384, top_k=8, hidden=8, intermediate=8),
-            4,
+            16,
             lowering=Lowering.EXPERT,
             order=Accumulation.EXPERT,
         ),

@@ -1,8 +1,11 @@
 """Whole layers on RTL against the reference: every model of the table, every lowering."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from compiler import CompileError
 from compiler.layer_program import choose_lowering
 from compiler.models import MODELS
 from compiler.moe_layer import LayerPlan
@@ -79,17 +82,35 @@ def test_pair_order_gives_the_bits_of_pair_major(fast_engine, name, tokens):
 
 
 @pytest.mark.parametrize("order", Accumulation)
-def test_a_batch_is_cut_into_pieces_when_int_mem_is_short(order):
-    """On the architectural machine: there is no engine for a machine of this size."""
-    config = PRESETS["tiny"].replace(INT_MEM_WORDS=100)
-    case = build_layer_case(config, plan_of("mixtral-8x7b", config, 11, EXPERT, order))
-    sorts = sum("@stage=gather rows of the next expert" in line for line in case.image.source)
-    assert sorts > 2
+@pytest.mark.parametrize("layers", [1, 2])
+def test_a_batch_is_cut_into_pieces_when_int_mem_is_short(order, layers):
+    """On the architectural machine: there is no engine for a machine of this size. The last piece
+    is smaller, which the first one of the next layer must not feel."""
+    config = PRESETS["tiny"].replace(INT_MEM_WORDS=58 + 22 * layers)
+    plan = plan_of("mixtral-8x7b", config, 11, EXPERT, order)
+    case = build_layer_case(config, plan, layers=layers, kind="random")
+    turn = "@stage=gather the expert of this turn"
+    pieces = sum(turn in line for line in case.image.source) // layers
+    assert pieces > 2
+    assert 11 % pieces
     machine = Machine(config, case.image, case.hbm())
     case.load(machine)
     assert machine.run().cause is Trap.DONE
     for wanted in case.expected:
         assert np.array_equal(read_matrix(machine, wanted.matrix), to_bits(wanted.values))
+
+
+def test_a_sort_that_does_not_fit_says_what_it_needs_and_what_to_do():
+    config = PRESETS["tiny"].replace(INT_MEM_WORDS=520, VRAM_ROWS=4096)
+    model = replace(MODELS["kimi-k2"].scaled(config), experts=384, top_k=8)
+    plan = LayerPlan(model=model, tokens=12, lowering=EXPERT, order=Accumulation.EXPERT)
+    with pytest.raises(CompileError) as error:
+        build_layer_case(config, plan)
+    assert str(error.value) == (
+        "tokens = 12, experts = 384: sorting one token takes 425 words of INT_MEM, 424 are free "
+        "(give fewer tokens at a time, lower expert-major with a known routing (a trace) or "
+        "pair-major, or raise INT_MEM_WORDS)"
+    )
 
 
 @pytest.mark.parametrize("lowering", [PAIR, EXPERT], ids=lambda v: v.value)

@@ -113,6 +113,22 @@ def test_one_program_sorts_any_routing(fast_engine):
     assert len(images) == 1
 
 
+@pytest.mark.parametrize("lowering", ["device", "device in pair order"])
+def test_as_many_experts_as_kimi_k2_has_are_sorted_in_the_default_memory(fast_engine, lowering):
+    spec = RoutedSpec(experts=384, top_k=8, hidden=8, intermediate=8)
+    assert PRESETS["tiny"].INT_MEM_WORDS == PRESETS["default"].INT_MEM_WORDS
+    run_exactly(fast_engine, "tiny", lowering, spec, 12, kind="random")
+
+
+@pytest.mark.parametrize("lowering", ["device", "device in pair order"])
+@pytest.mark.parametrize("inter", [1, 2, 20])
+def test_work_beside_the_products_of_many_column_blocks(fast_engine, lowering, inter):
+    """One or two K tiles, in and out of a loop over column blocks."""
+    for hidden in (1, 2):
+        spec = RoutedSpec(experts=3, top_k=2, hidden=8 * hidden, intermediate=8 * inter)
+        run_exactly(fast_engine, "tiny", lowering, spec, 6, kind="random")
+
+
 @pytest.mark.parametrize("lowering", LOWERINGS)
 def test_default_configuration(fast_engine, lowering):
     spec = RoutedSpec(experts=8, top_k=2, hidden=128, intermediate=64)
@@ -120,17 +136,18 @@ def test_default_configuration(fast_engine, lowering):
 
 
 def test_expert_major_pays_off(fast_engine):
-    """64 tokens, 8 experts, top-2: a sixteenth of the weight traffic, a third of the cycles."""
+    """64 tokens, 8 experts, top-2: at most a fourteenth of the weight traffic, a third of the
+    cycles, and busy multipliers, whoever decides the routing."""
     spec = RoutedSpec(experts=8, top_k=2, hidden=64, intermediate=64)
     runs = {
         lowering: run_exactly(fast_engine, "default", lowering, spec, 64)
         for lowering in ("pair", "expert", "device")
     }
     _, pair_simulation, pair = runs["pair"]
-    for lowering, least_gain in (("expert", 3.0), ("device", 2.0)):
+    for lowering in ("expert", "device"):
         _, simulation, result = runs[lowering]
         assert simulation.hbm.total_read * 14 <= pair_simulation.hbm.total_read
-        assert result.cycles * least_gain <= pair.cycles
+        assert result.cycles * 3 <= pair.cycles
         cycles = sum(result.counters["wall"][stage] for stage in PROJECTION_STAGES)
         assert sum(result.counters["multipliers"]) >= 0.6 * cycles
 
