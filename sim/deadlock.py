@@ -142,7 +142,13 @@ def _unfinished(
     scoreboard = top.dispatcher.scoreboard
     valid, hits = get(scoreboard.valid), get(scoreboard.hits)
     slots = [slot for slot in range(top.config.INFLIGHT) if valid >> slot & 1]
-    slots.sort(key=lambda slot: get(scoreboard.older[slot]).bit_count())
+    older = {slot: get(scoreboard.older[slot]) if slot else 0 for slot in slots}
+
+    def elders(slot: int) -> int:
+        above = sum(not older[higher] >> slot & 1 for higher in slots if higher > slot)
+        return older[slot].bit_count() + above
+
+    slots.sort(key=elders)
     count = int(accounts.progress[0])
     pcs: list[int | None] = accounts.order[:count, 0].tolist()
     if len(pcs) != len(slots):  # after a memory error, or when the hardware has lost one

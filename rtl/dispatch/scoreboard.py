@@ -61,8 +61,9 @@ class Scoreboard(wiring.Component):
     `busy_<unit>` and `busy_stage_<unit>` (stage of that unit's oldest).
 
     For the host, when nothing moves any more: `valid` and `hits` have a bit per slot (it is taken;
-    the candidate conflicts with it), `prints` are the slots' footprints, `older[i]` has bit j set
-    when slot j was unfinished at slot i's allocation and still is.
+    the candidate conflicts with it), `prints` are the slots' footprints; `older[i]`, for all slots
+    but 0, has bit j < i set when slot j was unfinished at slot i's allocation and still is: of two
+    slots the higher one knows which is older.
     """
 
     candidate: Any
@@ -105,7 +106,7 @@ class Scoreboard(wiring.Component):
         self.hits = Signal(count)
         layout = footprint_layout(config)
         self.prints: list[Any] = [Signal(layout, name=f"footprint_{i}") for i in range(count)]
-        self.older = [Signal(count, name=f"older_{i}") for i in range(count)]
+        self.older = {i: Signal(i, name=f"older_{i}") for i in range(1, count)}
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -133,13 +134,12 @@ class Scoreboard(wiring.Component):
 
         for i in range(count):
             with m.If(taken[i]):
-                m.d.sync += [
-                    stages[i].eq(self.stage),
-                    prints[i].eq(self.candidate),
-                    older[i].eq(valid & ~freed),
-                ]
-            with m.Elif((older[i] & freed) != 0):
-                m.d.sync += older[i].eq(older[i] & ~freed)
+                m.d.sync += [stages[i].eq(self.stage), prints[i].eq(self.candidate)]
+                if i:
+                    m.d.sync += older[i].eq(valid[:i] & ~freed[:i])
+            if i:
+                with m.Elif((older[i] & freed[:i]) != 0):
+                    m.d.sync += older[i].eq(older[i] & ~freed[:i])
 
         m.submodules.hazards = hazards = Module()
         new = self.candidate
@@ -170,9 +170,11 @@ class Scoreboard(wiring.Component):
                     with hazards.If(old.unit == Unit.HBM):
                         hazards.d.comb += self.conflict_hbm.eq(1)
 
+        # The oldest one is the highest slot that is older than all lower ones: any slot above it
+        # is younger than it.
         m.submodules.ages = ages = Module()
         for i in range(count):
-            with ages.If(valid[i] & (older[i] == 0)):
+            with ages.If(valid[i] & (older[i] == 0) if i else valid[i]):
                 ages.d.comb += self.oldest_stage.eq(stages[i])
         for unit in self._tracked:
             name = unit.name.lower()
@@ -185,6 +187,7 @@ class Scoreboard(wiring.Component):
             with age.If(members != 0):
                 age.d.comb += getattr(self, f"busy_{name}").eq(1)
                 for i in range(count):
-                    with age.If(members[i] & ((older[i] & members) == 0)):
+                    first = (older[i] & members[:i]) == 0 if i else 1
+                    with age.If(members[i] & first):
                         age.d.comb += getattr(self, f"busy_stage_{name}").eq(stages[i])
         return m

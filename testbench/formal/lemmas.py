@@ -29,8 +29,10 @@ def lemmas(
         known = [here[i, s] for s in slots]
         found.append((f"entry {i} has a slot", Cat(*known).any() | (unfinished.count <= i)))
         for s in slots:
-            older = Cat(*(Cat(*(here[j, o] for j in range(i)), 0).any() for o in slots))
-            same = (registers[f"stage_{s}"] == entry.stage) & (registers[f"older_{s}"] == older)
+            same = registers[f"stage_{s}"] == entry.stage
+            if s:
+                older = Cat(*(Cat(*(here[j, o] for j in range(i)), 0).any() for o in slots[:s]))
+                same &= registers[f"older_{s}"] == older
             found.append((f"slot {s} is entry {i}", ~here[i, s] | same))
     for s in slots:
         mine = Cat(*(here[i, s] for i, _ in entries))

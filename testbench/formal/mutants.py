@@ -48,7 +48,13 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "ages_forgotten",
         "the scoreboard forgets who was there before an instruction",
-        (Edit("rtl/dispatch/scoreboard.py", "older[i].eq(valid & ~freed),", "older[i].eq(0),"),),
+        (
+            Edit(
+                "rtl/dispatch/scoreboard.py",
+                "older[i].eq(valid[:i] & ~freed[:i])",
+                "older[i].eq(0)",
+            ),
+        ),
     ),
     Mutant(
         "stall_cycles_not_billed",

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from isa.config import PlenaConfig
-from isa.opcodes import BY_MNEMONIC, OPCODES, Extent, Opcode, Unit
+from isa.opcodes import BY_MNEMONIC, OPCODES, Access, Extent, Opcode
 from isa.operands import FIELDS, Kind, Operand
 from testbench.fuzz.addresses import AddressRules
 from testbench.fuzz.case import Contents, FuzzCase
@@ -50,11 +50,10 @@ def sweeps(config: PlenaConfig) -> Iterator[tuple[str, FuzzCase]]:
     yield "opcodes", source.case(contents(config, 64))
     seen: set[object] = set()
     for opcode in opcodes:
-        kind = tuple((a.state, a.base, a.extent, a.imm) for a in opcode.accesses)
-        addressed = opcode.unit not in (Unit.CONTROL, Unit.HBM) and any(
-            base for _, base, *_ in kind
+        kind = tuple(
+            (a.state, a.writes, a.base, a.extent, a.imm) for a in opcode.accesses if _is_swept(a)
         )
-        if addressed and kind not in seen:
+        if kind and kind not in seen:
             seen.add(kind)
             source = Source(config)
             _addresses(source, opcode)
@@ -67,6 +66,7 @@ def sweeps(config: PlenaConfig) -> Iterator[tuple[str, FuzzCase]]:
             yield f"{name} of {mnemonic}", case
     for name, sweep in (
         ("policies", _policies),
+        ("many experts", _many_experts),
         ("loops", _loops),
         ("state", _state),
         ("waits", _waits),
@@ -98,6 +98,11 @@ def _encodings(source: Source, opcode: Opcode) -> None:
 # Addresses.
 
 
+def _is_swept(access: Access) -> bool:
+    """Whether its address registers are swept here; those of HBM have sweeps of their own."""
+    return bool(access.base) and access.extent is not Extent.HBM_ROWS
+
+
 def _legal(rules: AddressRules, extent: Extent) -> list[int]:
     """A legal address away from 0, and the last one."""
     align, largest = rules.limits(extent)
@@ -108,7 +113,7 @@ def _addresses(source: Source, opcode: Opcode) -> None:
     """Each address register of an instruction with one bit of a legal address inverted, at the last
     legal address and beyond it; so too the immediate, and sums that leave 32 bits."""
     rules = AddressRules(source.config)
-    addressed = {field: a for a in opcode.accesses for field in a.base}
+    addressed = {field: a for a in opcode.accesses if _is_swept(a) for field in a.base}
     fields = {o.name: o for o in opcode.operands}
     numbers = {"rd": 1, "rs1": 2, "rs2": 3}
     for field, access in addressed.items():
@@ -272,9 +277,26 @@ def _policies(source: Source) -> None:
                 source.gp(1, limit - k + more)
                 source.op("V_TOPK", fields[0], 0, fields[1], 15)
     for bit in range(32):
-        source.gp(1, 1 << bit)
-        source.op("V_TOPK", 1, 0, 0, 15)
-        source.op("V_TOPK", 0, 0, 1, 15)
+        for address in (1 << bit, words - most + (1 << bit)):
+            source.gp(1, address)
+            source.op("V_TOPK", 1, 0, 0, 15)
+            source.op("V_TOPK", 0, 0, 1, 15)
+
+
+def _many_experts(source: Source) -> None:
+    """The last rows that fit, and those behind: numbers of experts with every one and two bits."""
+    c = source.config
+    rows_bits = range(c.MLEN.bit_length() - 1, 13)
+    numbers = {
+        1 << a | 1 << b | low for a in rows_bits for b in rows_bits for low in (0, 1, c.BLEN)
+    }
+    for experts in sorted(numbers):
+        source.gp(1, experts << 8 | 1)
+        source.op("C_SET_TOPK_REG", 1)
+        first = c.VRAM_ROWS - -(-experts // c.MLEN)
+        for row in (first + 1, first) if experts < 600 or experts % 2 else (first + 1,):
+            source.gp(1, row * c.MLEN)
+            source.op("V_TOPK", 0, 1, 0, 15)
 
 
 def _loops(source: Source) -> None:
@@ -291,6 +313,7 @@ def _loops(source: Source) -> None:
                 source.op("C_LOOP_END", wrong & 15)
             source.op("S_ADDI_INT", 15, 15, 1 << level)
         source.op("C_LOOP_START", 9, 3)
+        _at_full_depth(source)
         for register in reversed(registers):
             source.op("S_ADDI_INT", 14, 14, register)
             source.op("C_LOOP_END", register)
@@ -312,6 +335,21 @@ def _loops(source: Source) -> None:
     source.op("S_ADDI_INT", 2, 2, 1)
     source.op("C_LOOP_END", 1)
     source.op("S_ST_INT", 2, 0, 190)
+
+
+def _at_full_depth(source: Source) -> None:
+    """Loops that do not fit, with any count, and other traps and words meanwhile."""
+    for bit in range(22):
+        source.op("C_LOOP_START", 9, 1 << bit)
+    source.gp(13, _LAST)
+    source.op("S_LD_FP", 1, 13, 0)
+    source.op("S_ST_INT", 1, 13, 0)
+    source.op("V_EXP_V", 13, 13, 0)
+    source.op("M_MV", 0, 13, 0)
+    source.op("H_PREFETCH_V", 0, 13, 0, 0, 0)
+    source.op("V_TOPK", 13, 0, 0, 0)
+    for register in range(1, 16):
+        source.op("C_SET_ADDR_REG", 7, register, register)
 
 
 def _state(source: Source) -> None:
@@ -371,9 +409,28 @@ def _waits(source: Source) -> None:
             source.op("S_LD_FP", register, 0, register)
             source.op(mnemonic, *operands)
             source.op("S_ST_FP", 7, 0, 101 + register)
+        for other in range(1, 16):
+            _both_wait(source, other, register)
         for field in ("rs1", "rs2"):
             source.op("S_LD_FP", register, 0, 5)
             word = BY_MNEMONIC["S_ADD_FP"].code | FIELDS[field].put(register)
             source.word(word | FIELDS["rd"].put(9))
             source.op("V_RED_SUM", register, 0, 0)
             source.word(word | FIELDS["rd"].put(9))
+
+
+def _both_wait(source: Source, gp: int, f: int) -> None:
+    """A gp register and an f register that are both awaited, read in every field; and read while
+    only another one is awaited."""
+    for operands in ((15, gp, 0), (15, 0, gp)):
+        source.op("V_RED_SUM", f, 0, 0)
+        source.op("S_LD_INT", gp, 0, 20 + gp)
+        source.op("S_ADD_INT", *operands)
+    source.op("V_RED_SUM", f, 0, 0)
+    source.op("S_LD_INT", gp, 0, 40 + gp)
+    source.op("S_ST_FP", f, 0, 90)
+    source.op("S_LD_INT", gp, 0, 20 + f)
+    source.op("S_ST_FP", f, 0, 91)
+    source.op("S_LD_INT", gp, 0, 40 + f)
+    source.op("S_ADD_FP", 7, f, f)
+    source.op("S_ST_INT", 15, 0, 92)

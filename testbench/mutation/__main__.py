@@ -104,7 +104,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _hunt_all(args: argparse.Namespace, names: Sequence[str]) -> dict[str, list]:
-    chosen = list(programs(CONFIG, args.programs))
+    kinds = frozenset(kind for name in names for kind in getattr(UNITS[name], "kinds", ()))
+    chosen = list(programs(CONFIG, args.programs, kinds))
     found = {}
     console = Console(stderr=True)
     with Progress(console=console, disable=not console.is_terminal) as bar:

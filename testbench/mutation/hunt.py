@@ -74,8 +74,8 @@ def hunt(
         engine = engine_of(
             job.unit.name, count=job.mutants, seed=job.seed, folder=engines, keys=job.keys
         )
-        chosen = [p for p in programs if job.unit.sweeps or not p.through_traps]
-        hunter = MachineBench(engine, chosen)
+        programs = [p for p in programs if not p.kind or p.kind in job.unit.kinds]
+        hunter = MachineBench(engine, programs)
     store = _Store(job, programs)
     verdicts: list[Verdict] = []
     for number, mutant in enumerate(hunter.mutants, 1):

@@ -12,15 +12,21 @@ from testbench.fuzz.crowded import CrowdedGenerator
 from testbench.fuzz.dense import dense
 from testbench.fuzz.errors import errors
 from testbench.fuzz.far import far
+from testbench.fuzz.faults import faults
 from testbench.fuzz.generator import Generator
 from testbench.fuzz.meetings import meetings
+from testbench.fuzz.nests import nests
 from testbench.fuzz.run import is_runnable
 from testbench.fuzz.session import EVERY_OPCODE
 from testbench.fuzz.sweeps import sweeps
+from testbench.fuzz.traffic import traffic
 from testbench.fuzz.weights import weights
 
 #: Seeds that run before the directed programs: most mutants need no more.
 _DIRECTED_BEHIND = 8
+#: Programs of `traffic`, and how many of them are `by_ports`, behind as many others.
+_TRAFFIC, _BY_PORTS = 420, 48
+_CROWDED_BY_PORTS = 6
 
 
 @dataclass(frozen=True)
@@ -30,13 +36,15 @@ class Program:
     Attributes:
         through_traps: it is started again behind each precise trap.
         by_ports: the program is written through the machine's port, and the counters are read
-            through theirs, after they were preset to large numbers.
+            through theirs, after they were preset to large numbers; the number of the preset.
+        kind: "" runs for every unit, others for those that ask for them: "sweeps", "traffic".
     """
 
     name: str
     case: FuzzCase
     through_traps: bool = False
-    by_ports: bool = False
+    by_ports: int | None = None
+    kind: str = ""
 
 
 def _directed(config: PlenaConfig) -> Iterator[tuple[str, FuzzCase]]:
@@ -48,10 +56,12 @@ def _directed(config: PlenaConfig) -> Iterator[tuple[str, FuzzCase]]:
     yield from weights(config, 6)
     yield from accumulators(config, 64)
     yield from far(config)
+    yield from nests(config)
 
 
-def programs(config: PlenaConfig, count: int) -> Iterator[Program]:
-    """`count` seeds of each generator, under both issue policies, and the directed programs."""
+def programs(config: PlenaConfig, count: int, kinds: frozenset[str]) -> Iterator[Program]:
+    """`count` seeds of each generator, under both issue policies, and the directed programs; of
+    those that not every unit runs, these kinds."""
     for seed in range(count):
         plain = Generator(config, seed, EVERY_OPCODE).case(ISSUE_POLICIES[0])
         if is_runnable(plain):
@@ -59,8 +69,17 @@ def programs(config: PlenaConfig, count: int) -> Iterator[Program]:
                 yield Program(f"random {seed} {issue}", replace(plain, issue=issue))
         crowded = CrowdedGenerator(config, seed, EVERY_OPCODE).case("overlap")
         if is_runnable(crowded):
-            yield Program(f"crowded {seed}", crowded, by_ports=seed < 6)
+            yield Program(
+                f"crowded {seed}", crowded, by_ports=seed if seed < _CROWDED_BY_PORTS else None
+            )
         if seed == min(count, _DIRECTED_BEHIND) - 1:
             yield from (Program(*named) for named in _directed(config))
-            for name, case in sweeps(config):
-                yield Program(name, case, through_traps=True)
+            for name, case in faults(config):
+                yield Program(name, case, through_traps=case.issue == "serial")
+            if "sweeps" in kinds:
+                for name, case in sweeps(config):
+                    yield Program(name, case, through_traps=True, kind="sweeps")
+    if "traffic" in kinds:
+        for number, (name, case) in enumerate(traffic(config, _TRAFFIC)):
+            preset = _CROWDED_BY_PORTS + number if number < _BY_PORTS else None
+            yield Program(name, case, by_ports=preset, kind="traffic")

@@ -115,11 +115,11 @@ class Runner:
         observers: list[Observer] = [TagChecker(image), writers, accounts, _Logged()]
         loop = _RawLoop(engine.model, engine.probe, image, hbm, observers)
         pages = {number: bytes(page) for number, page in hbm._pages.items()}
-        if program.by_ports:
+        if program.by_ports is not None:
             rows = [0] * len(image.words)
             engine.write_memory(engine.top.dispatcher.imem, 0, rows)
             for number, count in enumerate(self._counts):
-                engine.set(count, _preset(number))
+                engine.set(count, _preset(number + program.by_ports))
         return Prepared(program, image, hbm, loop, observers, self._storage.tobytes(), pages)
 
     def run(self, prepared: Prepared, number: int) -> Trace:
@@ -142,7 +142,7 @@ class Runner:
         loop._accounts.progress[:] = 0
         engine.switch_to(number)
         program = prepared.program
-        if program.by_ports:
+        if program.by_ports is not None:
             self._write_program(prepared.image)
         engine.set(top.length, len(prepared.image.words))
         engine.set(top.serial, int(program.case.issue == "serial"))
@@ -167,7 +167,7 @@ class Runner:
         state = b"".join(m.tobytes() for m in self._memories)
         pages = tuple((n, bytes(hbm._pages[n])) for n in sorted(hbm._pages))
         counters = self._storage[self._counters].tobytes()
-        if program.by_ports:
+        if program.by_ports is not None:
             counters += repr(self._read_counters()).encode()
         return Trace(
             b"".join(loop.raw), tuple(cycles), state + repr(halts).encode(), counters, pages

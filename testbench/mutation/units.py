@@ -13,14 +13,15 @@ CONFIG = PRESETS["tiny"].replace(name="two heads", HLEN=4)
 class MachineUnit:
     """A part of the machine: the modules at these paths below the top, and what is inside them.
 
-    The longest path that fits decides where a module belongs; "" is the top itself. `sweeps`: its
-    mutants also run the directed programs that go on behind their traps.
+    The longest path that fits decides where a module belongs; "" is the top itself. `kinds`: of
+    programs that its mutants run, too: "sweeps" go on behind their traps, "traffic" keeps the
+    scoreboard full.
     """
 
     name: str
     summary: str
     modules: tuple[str, ...]
-    sweeps: bool = False
+    kinds: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -32,19 +33,23 @@ class LeafUnit:
     leaves: tuple[str, ...]
 
 
+_SWEEPS, _TRAFFIC = ("sweeps",), ("traffic",)
+
 MACHINE_UNITS: tuple[MachineUnit, ...] = (
     MachineUnit(
-        "decode", "opcode, fields, traps", ("dispatcher.decoder", "dispatcher.verdict"), True
+        "decode", "opcode, fields, traps", ("dispatcher.decoder", "dispatcher.verdict"), _SWEEPS
     ),
     MachineUnit(
         "registers",
         "register files, state registers, integer arithmetic, top-k policy",
         tuple(f"dispatcher.{name}" for name in ("gp", "f", "a", "integer", "policy", "records")),
-        True,
+        _SWEEPS,
     ),
-    MachineUnit("addresses", "address sums, ranges and footprints", ("dispatcher.resolver",), True),
-    MachineUnit("scoreboard", "conflicts, ages, slots", ("dispatcher.scoreboard",)),
-    MachineUnit("dispatch", "fetch, issue, loops, run state", ("dispatcher",), True),
+    MachineUnit(
+        "addresses", "address sums, ranges and footprints", ("dispatcher.resolver",), _SWEEPS
+    ),
+    MachineUnit("scoreboard", "conflicts, ages, slots", ("dispatcher.scoreboard",), _TRAFFIC),
+    MachineUnit("dispatch", "fetch, issue, loops, run state", ("dispatcher",), _SWEEPS + _TRAFFIC),
     MachineUnit("matrix", "sequencer and multiplier array", ("matrix",)),
     MachineUnit("accumulator", "accumulator banks and write-out", ("matrix.accumulator",)),
     MachineUnit("heads", "per-head accumulators", ("matrix.heads", "matrix.head_write_out")),
@@ -52,14 +57,14 @@ MACHINE_UNITS: tuple[MachineUnit, ...] = (
     MachineUnit("vector", "lanes, reductions, operand fetch", ("vector", "vector_sram")),
     MachineUnit("topk", "ranking and softmax", ("topk",)),
     MachineUnit("scalar", "BF16 scalars, word memories", ("scalar",)),
-    MachineUnit("hbm_walk", "requests to memory", ("hbm", "hbm.beats", "hbm.rows"), True),
+    MachineUnit("hbm_walk", "requests to memory", ("hbm", "hbm.beats", "hbm.rows"), _SWEEPS),
     MachineUnit(
         "hbm_load",
         "answers to SRAM rows",
         ("hbm.responses", "hbm.assembler", "hbm.decoder", "hbm.collect_queue", "hbm.step_queue"),
     ),
     MachineUnit("hbm_store", "SRAM rows to bytes", ("hbm.encoder", "hbm.store_queue")),
-    MachineUnit("profile", "counters, and the events at the top", ("", "profile")),
+    MachineUnit("profile", "counters, and the events at the top", ("", "profile"), _TRAFFIC),
 )
 
 LEAF_UNITS: tuple[LeafUnit, ...] = (
