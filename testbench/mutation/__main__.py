@@ -27,6 +27,8 @@ from testbench.mutation.survivors import FILE, SurvivorsError, read
 from testbench.mutation.units import CONFIG, LEAF_UNITS, MACHINE_UNITS
 
 EXIT_PASS, EXIT_FAIL, EXIT_USAGE = 0, 1, 2
+#: What the file of survivors is about: mutants per unit, seed, and seeds of programs.
+_MUTANTS, _SEED, _PROGRAMS = 200, 0, 24
 UNITS = {unit.name: unit for unit in (*MACHINE_UNITS, *LEAF_UNITS)}
 
 
@@ -40,16 +42,25 @@ def parser() -> argparse.ArgumentParser:
         "of testbench.fuzz, or the operands of the leaf's tests, until a check notices it. An "
         "interrupted hunt goes on where it was.",
         epilog="Exit code: 0 every unit's tests kill at least 95 % of its mutants, and the file "
-        "explains each survivor; 1 they do not; 2 unknown unit, no C compiler, or no solver.",
+        "explains each survivor, and says nothing else; 1 they do not; 2 unknown unit, no C "
+        "compiler, or no solver.",
     )
     what = p.add_mutually_exclusive_group(required=True)
     what.add_argument("--list", action="store_true", help="units, and the checks")
     what.add_argument("--unit", metavar="NAME", action="append", help="one unit; may be repeated")
     what.add_argument("--all", action="store_true", help="every unit; takes about 20 minutes")
-    p.add_argument("--mutants", type=int, default=200, metavar="N", help="per unit (default: 200)")
-    p.add_argument("--seed", type=int, default=0, metavar="S", help="of the choice (default: 0)")
     p.add_argument(
-        "--programs", type=int, default=24, metavar="N", help="seeds of programs (default: 24)"
+        "--mutants", type=int, default=_MUTANTS, metavar="N", help=f"per unit (default: {_MUTANTS})"
+    )
+    p.add_argument(
+        "--seed", type=int, default=_SEED, metavar="S", help=f"of the choice (default: {_SEED})"
+    )
+    p.add_argument(
+        "--programs",
+        type=int,
+        default=_PROGRAMS,
+        metavar="N",
+        help=f"seeds of programs (default: {_PROGRAMS})",
     )
     p.add_argument(
         "--survivors", type=Path, default=FILE, metavar="FILE", help="the explanations (TOML)"
@@ -96,7 +107,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (CompilerError, FormalToolsMissing, SurvivorsError) as error:
         print(f"error: {error}", file=sys.stderr)
         return EXIT_USAGE
-    results = [report_of(name, verdicts, known) for name, verdicts in reports.items()]
+    complete = (args.mutants, args.seed, args.programs) == (_MUTANTS, _SEED, _PROGRAMS)
+    results = [report_of(n, found, known, complete=complete) for n, found in reports.items()]
     report_console().print(table(results))
     if args.report is not None:
         _write(args.report, json.dumps(as_json(results, args.seed), indent=2) + "\n")
@@ -129,6 +141,8 @@ def _conclude(reports: Sequence[UnitReport], survivors: Path) -> int:
         for verdict in r.unexplained:
             m = verdict.mutant
             print(f"unexplained: {m.key}\n  {m.file}:{m.line}: {m.text}", file=sys.stderr)
+        for misfit in r.misfits:
+            print(f"misfit in {survivors.name}: {misfit}", file=sys.stderr)
     failed = [r.unit for r in reports if not r.ok]
     if failed:
         print(

@@ -1,7 +1,7 @@
 """What a hunt found, per unit: counts, rates, and the survivors that nobody has explained."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +24,7 @@ class UnitReport:
         equivalent: equivalent by the argument in the file of survivors; not counted.
         survivors: all others, explained or not.
         unexplained: those that the file does not mention.
+        misfits: what the file says and the hunt does not bear out.
     """
 
     unit: str
@@ -33,6 +34,7 @@ class UnitReport:
     equivalent: int
     survivors: list[Verdict] = field(repr=False)
     unexplained: list[Verdict] = field(repr=False)
+    misfits: list[str] = field(repr=False, default_factory=list)
 
     @property
     def counted(self) -> int:
@@ -46,12 +48,34 @@ class UnitReport:
 
     @property
     def ok(self) -> bool:
-        """Whether enough were killed, and every survivor is explained."""
-        return self.rate >= REQUIRED and not self.unexplained
+        """Whether enough were killed, and every survivor is explained, and nothing else."""
+        return self.rate >= REQUIRED and not self.unexplained and not self.misfits
 
 
-def report_of(unit: str, verdicts: Sequence[Verdict], known: Sequence[Explanation]) -> UnitReport:
-    """Counts of one unit."""
+def _misfits(
+    unit: str, verdicts: Sequence[Verdict], known: Sequence[Explanation], complete: bool
+) -> Iterator[str]:
+    """Keys of the file that call a killed mutant equivalent; those that cover no survivor, when the
+    hunt was `complete`."""
+    for entry in known:
+        for key in (k for k in entry.keys if k.startswith(f"{unit}:")):
+            covered = [v for v in verdicts if entry.covers_by(key, v.mutant)]
+            killed = next((v for v in covered if v.by and v.by != EQUAL), None)
+            if entry.equivalent and killed is not None:
+                how = f"{killed.by} in {killed.where}"
+                yield f"{key}: said to be equivalent, but {killed.mutant.key} is noticed by {how}"
+            elif complete and all(v.by for v in covered):
+                yield f"{key}: covers no survivor (any more); take it out"
+
+
+def report_of(
+    unit: str,
+    verdicts: Sequence[Verdict],
+    known: Sequence[Explanation],
+    *,
+    complete: bool = False,
+) -> UnitReport:
+    """Counts of one unit; `complete`: these are the mutants and programs that the file is about."""
     alive = [v for v in verdicts if not v.by]
     explained = [(v, explanation(known, v.mutant)) for v in alive]
     equivalent = [v for v, e in explained if e is not None and e.equivalent]
@@ -63,6 +87,7 @@ def report_of(unit: str, verdicts: Sequence[Verdict], known: Sequence[Explanatio
         len(equivalent),
         [v for v, e in explained if e is None or not e.equivalent],
         [v for v, e in explained if e is None],
+        list(_misfits(unit, verdicts, known, complete)),
     )
 
 
@@ -97,6 +122,7 @@ def as_json(reports: Sequence[UnitReport], seed: int) -> dict[str, Any]:
                     for v in r.survivors
                 ],
                 "unexplained": [v.mutant.key for v in r.unexplained],
+                "misfits": r.misfits,
             }
             for r in reports
         },

@@ -33,9 +33,11 @@ class Explanation:
 
     def covers(self, mutant: Mutant) -> bool:
         """Whether this is about the mutant."""
-        if self.source != mutant.source:
-            return False
-        return any(fnmatch.fnmatchcase(mutant.key, _literal(key)) for key in self.keys)
+        return any(self.covers_by(key, mutant) for key in self.keys)
+
+    def covers_by(self, key: str, mutant: Mutant) -> bool:
+        """Whether this one of its keys is about the mutant."""
+        return self.source == mutant.source and fnmatch.fnmatchcase(mutant.key, _literal(key))
 
 
 def _literal(key: str) -> str:

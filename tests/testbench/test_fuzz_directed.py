@@ -20,11 +20,14 @@ from testbench.fuzz.crowded import CrowdedGenerator
 from testbench.fuzz.dense import dense
 from testbench.fuzz.errors import errors
 from testbench.fuzz.far import far
+from testbench.fuzz.faults import faults
 from testbench.fuzz.meetings import meetings
+from testbench.fuzz.nests import nests
 from testbench.fuzz.restarts import run_through
 from testbench.fuzz.run import is_runnable, run_case, under
 from testbench.fuzz.session import EVERY_OPCODE
 from testbench.fuzz.sweeps import contents, sweeps
+from testbench.fuzz.traffic import traffic
 from testbench.fuzz.weights import weights
 from tests.conftest import engine_for, needs_compiler
 
@@ -35,11 +38,12 @@ def directed() -> dict[str, FuzzCase]:
     """All that run to their end."""
     matrix = accumulators(CONFIG, 3)
     kinds = (meetings(CONFIG), dense(CONFIG), bursts(CONFIG, 3), weights(CONFIG, 1), far(CONFIG))
-    return dict(chain(*kinds, matrix))
+    return dict(chain(*kinds, matrix, traffic(CONFIG, 6)))
 
 
 DIRECTED = directed()
-FAULTY = dict(errors(CONFIG, 6))
+*IN_SLOTS, ONE_BY_ONE = faults(CONFIG)
+FAULTY = dict(chain(errors(CONFIG, 6), IN_SLOTS))
 SWEEPS = dict(sweeps(CONFIG))
 #: Sweeps that are over in a second or two; all of them take two minutes.
 SHORT = ("loops", "opcodes", "bases of H_STORE_V")
@@ -65,6 +69,23 @@ class InFlight(Observer):
         self.now -= 1
 
 
+class Crowds(Observer):
+    """How many instructions were unfinished whenever one completed."""
+
+    accepts_late_events = True
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.counts: Counter[int] = Counter()
+
+    def dispatched(self, event: Dispatched) -> None:
+        self.now += 1
+
+    def completed(self, event: Completed) -> None:
+        self.counts[self.now] += 1
+        self.now -= 1
+
+
 @pytest.mark.parametrize("name", DIRECTED)
 def test_directed_programs_agree_under_both_policies(name: str):
     check = under(("overlap", "serial"), engine_for(CONFIG, "compiled"))
@@ -80,6 +101,31 @@ def test_a_faulty_beat_ends_one_transfer_of_many(name: str):
     assert outcomes[-1].failure == ""
     assert [o.cause for o in outcomes] == [Trap.HBM_ADDRESS, Trap.HBM_ADDRESS]
     assert not outcomes[0].precise
+
+
+def test_serial_execution_goes_on_behind_faults():
+    results = run_through(ONE_BY_ONE[1], engine_for(CONFIG, "compiled"))
+    causes = Counter(result.cause for result in results)
+    assert causes == {Trap.HBM_ADDRESS: len(results) - 1, Trap.DONE: 1}
+    assert len(results) > CONFIG.INFLIGHT
+    assert all(result.precise for result in results)
+
+
+@pytest.mark.slow
+def test_loops_at_pcs_with_every_bit():
+    ((_, case),) = nests(CONFIG)
+    outcome = run_case(case, engine_for(CONFIG, "compiled"))
+    assert (outcome.failure, outcome.cause) == ("", Trap.DONE)
+    assert len(case.image()) > CONFIG.IMEM_WORDS - 4 * CONFIG.LOOP_DEPTH
+
+
+def test_traffic_keeps_most_slots_taken():
+    engine, watch = engine_for(CONFIG, "compiled"), Crowds()
+    for name in (name for name in DIRECTED if name.startswith("traffic")):
+        assert run_case(DIRECTED[name], engine, watch).failure == "", name
+    assert watch.counts.keys() >= set(range(1, CONFIG.INFLIGHT + 1))
+    most = sum(n for count, n in watch.counts.items() if count > CONFIG.INFLIGHT // 2)
+    assert most > watch.counts.total() // 2
 
 
 def test_crowded_programs_agree_and_fill_the_scoreboard():

@@ -4,6 +4,7 @@ judged."""
 import itertools
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -172,7 +173,8 @@ MUTANT = Mutant("u:m:n:and#0.1[3]:inv", "u", "inv", "rtl/dispatch/loops.py", 1)
 
 def test_rates_leave_out_what_is_equivalent():
     def verdicts(by: str, count: int) -> list[Verdict]:
-        return [Verdict(MUTANT, by, "")] * count
+        mutant = replace(MUTANT, key=f"u:{by}") if by else MUTANT
+        return [Verdict(mutant, by, "")] * count
 
     run = verdicts("lock step", 18) + verdicts("equal", 3) + verdicts("", 2)
     nothing = report_of("u", run, [])
@@ -184,6 +186,21 @@ def test_rates_leave_out_what_is_equivalent():
     assert equivalent.ok
     visible = report_of("u", run, [Explanation((MUTANT.key,), MUTANT.source, False, "a reason")])
     assert (visible.unexplained, visible.ok) == ([], False)  # too many of them
+
+
+def test_what_the_file_says_beyond_the_survivors_is_a_misfit():
+    other = replace(MUTANT, key="u:m:n:and#0.1[4]:inv")
+    run = [Verdict(MUTANT, "", ""), Verdict(other, "timing", "traffic 3")]
+    wide = Explanation(("u:m:n:and#0.1[*]:inv",), MUTANT.source, True, "a reason")
+    (misfit,) = report_of("u", run, [wide]).misfits
+    assert misfit.startswith("u:m:n:and#0.1[*]:inv: said to be equivalent, but u:m:n:and#0.1[4]")
+    assert not report_of("u", run, [wide]).ok
+    old = Explanation((MUTANT.key, "u:gone"), MUTANT.source, False, "a reason")
+    assert report_of("u", run, [old]).misfits == []
+    assert report_of("u", run, [old], complete=True).misfits == [
+        "u:gone: covers no survivor (any more); take it out"
+    ]
+    assert report_of("v", [], [wide, old], complete=True).misfits == []
 
 
 def test_explanations_are_about_a_key_and_a_line():
