@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from isa.command import leave_with
+from isa.command import error_text, leave_with
 from isa.config import PRESETS, PlenaConfig, load_config
 from isa.image import VOCABULARY, ProgramImage
 from isa.image_schema import EXPLICIT_MARKERS, LEGACY_COMMENTS
@@ -242,7 +242,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UnicodeDecodeError as error:
         print(f"error: {options.file}: not UTF-8 text ({error})", file=sys.stderr)
     except OSError as error:
-        print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)
+        print(f"error: {error_text(error)}", file=sys.stderr)
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
     else:

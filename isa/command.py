@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn, TextIO
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-__all__ = ["EXIT_PIPE", "leave_with"]
+__all__ = ["EXIT_PIPE", "error_text", "leave_with"]
 
 #: What a shell shows for a process that SIGPIPE has ended: 128 + 13.
 EXIT_PIPE = 141
@@ -28,6 +28,13 @@ def leave_with(main: Callable[[], int]) -> NoReturn:
         if sys.stdout is not None:
             sys.stdout.flush()  # that the reader is gone must show here, not when Python winds up
     sys.exit(code)
+
+
+def error_text(error: Exception) -> str:
+    """What to tell a person: of a file's error, the file and what is wrong with it."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename or 'output'}: {error.strerror}"
+    return str(error)
 
 
 class _Pipe(io.FileIO):

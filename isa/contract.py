@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from isa.command import leave_with
+from isa.command import error_text, leave_with
 from isa.module_constants import ContractError, read_names, read_text
 from isa.stages import Stage
 
@@ -119,7 +119,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         source = path.read_bytes()
         note = None if options.note_file is None else options.note_file.read_bytes()
     except OSError as error:
-        print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)
+        print(f"error: {error_text(error)}", file=sys.stderr)
         return 2
     try:
         contract = read_contract(source)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import SupportsIndex
 
-from isa.command import leave_with
+from isa.command import error_text, leave_with
 from isa.image import ProgramImage, write_atomically
 from isa.image_schema import ImageError
 from isa.instruction import word_text
@@ -101,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UnicodeDecodeError as error:
         print(f"error: {options.file}: neither an image nor text ({error})", file=sys.stderr)
     except OSError as error:
-        print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)
+        print(f"error: {error_text(error)}", file=sys.stderr)
     except ImageError as error:
         print(f"error: {error}", file=sys.stderr)
     except ValueError as error:

@@ -21,7 +21,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from isa.command import leave_with
+from isa.command import error_text, leave_with
 from isa.config import ISSUE_POLICIES, PRESETS, ConfigError, PlenaConfig, load_config
 from isa.image import write_atomically
 from sim.engines import ENGINES, CompilerError, make_engine
@@ -157,7 +157,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             args.json.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(args.json, json.dumps(run.report(), indent=1).encode() + b"\n")
     except (ConfigError, CompilerError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {error_text(error)}", file=sys.stderr)
         return EXIT_USAGE
     if failure is not None:
         folder = args.build_dir / f"{config.name}-pairs-{failure.seed}"

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from compiler.attribution_note import SHARED_VS_ROUTED_NOTE
-from isa.command import leave_with
+from isa.command import error_text, leave_with
 from isa.config import PRESETS
 from isa.image import write_atomically
 from isa.traps import Trap
@@ -186,13 +186,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (TagError, ProfileInvariantError, LockstepError) as error:
         print(f"FAIL: {error}", file=sys.stderr)
         return EXIT_FAIL
-    except CompilerError as error:
-        print(f"error: {error}", file=sys.stderr)
-    except OSError as error:
-        what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-        print(f"error: {what}", file=sys.stderr)
-    except ValueError as error:
-        print(f"error: {error}", file=sys.stderr)
+    except (CompilerError, OSError, ValueError) as error:
+        print(f"error: {error_text(error)}", file=sys.stderr)
     except KeyboardInterrupt:
         print("interrupted; a trace or waveform so far is complete", file=sys.stderr)
         return EXIT_INTERRUPT

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from compiler import CompileError
+from isa.command import error_text
 from isa.config import PRESETS, ConfigError
 from isa.image import ImageError
 from sim.engine import Engine
@@ -143,7 +144,7 @@ def exit_code(command: Callable[[], int]) -> int:
         HbmRangeError,
         OSError,
     ) as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {error_text(error)}", file=sys.stderr)
         return EXIT_FAIL if isinstance(error, SaturatedGate) else EXIT_USAGE
     except (TagError, ProfileError, LockstepError) as error:
         print(f"FAIL: {error}", file=sys.stderr)

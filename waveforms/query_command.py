@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from isa.command import leave_with
+from isa.command import error_text, leave_with
 from isa.stages import Stage
 from waveforms.query import QueryError, first_dispatch, signal, signal_names, stage_spans
 
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except OSError as error:
-        print(f"error: {options.file}: {error.strerror}", file=sys.stderr)
+        print(f"error: {error_text(error)}", file=sys.stderr)
         return 2
     if lines:
         print("\n".join(lines))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from isa.command import leave_with
+from isa.command import error_text, leave_with
 from isa.config import PRESETS, ConfigError, load_config
 from isa.image import write_atomically
 from rtl.export import TOP_NAME, export_machine
@@ -104,7 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             progress.print(outcome.text)
             return 0 if outcome.ok else 1
     except (ConfigError, CheckError, YosysError, OSError, ValueError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {error_text(error)}", file=sys.stderr)
         return 2
     return 0
 

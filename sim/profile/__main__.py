@@ -9,7 +9,7 @@ from pathlib import Path
 from rich import box
 from rich.table import Table
 
-from isa.command import leave_with
+from isa.command import error_text, leave_with
 from rtl.profile import COUNTERS
 from sim.profile.branches import BranchSplit, branch_split
 from sim.profile.coverage import coverage_warning
@@ -109,7 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return run(options)
     except OSError as error:
-        print(f"error: {error.filename or 'output'}: {error.strerror}", file=sys.stderr)
+        print(f"error: {error_text(error)}", file=sys.stderr)
     except MixedProfilesError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

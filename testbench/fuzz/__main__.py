@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from isa.command import leave_with
+from isa.command import error_text, leave_with
 from isa.config import ISSUE_POLICIES, PRESETS, ConfigError, load_config
 from sim.engine import Engine
 from sim.engines import ENGINES, CompilerError, make_engine
@@ -164,7 +164,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _replay(args, policies) if args.replay is not None else _session(args, policies)
     except (ConfigError, RecordError, CompilerError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {error_text(error)}", file=sys.stderr)
         return EXIT_USAGE
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from isa.command import EXIT_PIPE
+from isa.command import EXIT_PIPE, error_text
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("isa", "rtl", "sim", "compiler", "testbench", "waveforms")
@@ -85,3 +85,11 @@ def test_every_command_ends_there():
                 assert ast.unparse(node.body[-1]) == "leave_with(main)", path
                 found += 1
     assert found > 20
+
+
+def test_an_error_names_its_file_and_no_error_number():
+    missing = FileNotFoundError(2, "No such file or directory", "no/such/file")
+    assert error_text(missing) == "no/such/file: No such file or directory"
+    assert error_text(OSError(28, "No space left on device")) == "output: No space left on device"
+    assert error_text(OSError("of our own")) == "of our own"
+    assert error_text(ValueError("wrong")) == "wrong"
