@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from compiler import CompileError
 from compiler.layer_program import choose_lowering
 from compiler.models import MODELS, find_model
 from compiler.moe_layer import LayerPlan
@@ -73,7 +74,7 @@ def parser() -> argparse.ArgumentParser:
         "--routing",
         nargs="+",
         default=[DEVICE],
-        metavar=f"{DEVICE} | {TRACE} FILE",
+        metavar=(f"{DEVICE}|{TRACE}", "FILE"),
         help="the router decides on the machine (default), or a recorded trace says: then the "
         "program has no router",
     )
@@ -91,14 +92,19 @@ def run(args: argparse.Namespace) -> int:
     """Compile, simulate, compare, report."""
     config = load_config(args.config)
     plan, trace = plan_of(args, config)
-    case = build_layer_case(
-        config,
-        plan,
-        layers=args.layers,
-        kind=args.data,
-        seed=args.seed,
-        route_weights=None if trace is None else trace.weights,
-    )
+    try:
+        case = build_layer_case(
+            config,
+            plan,
+            layers=args.layers,
+            kind=args.data,
+            seed=args.seed,
+            route_weights=None if trace is None else trace.weights,
+        )
+    except CompileError as error:
+        if args.scale:
+            raise
+        raise RequestError(f"{error}; {args.model} is at its public size (add --scale)") from error
     return run_workload(case, args, split_lines)
 
 

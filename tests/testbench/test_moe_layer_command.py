@@ -149,6 +149,13 @@ def test_a_request_that_cannot_run_says_why(tmp_path, capsys, name):
     assert not (tmp_path / "out").exists()
 
 
+def test_a_model_at_its_public_size_is_told_to_scale(tmp_path, capsys):
+    assert run(tmp_path, "--model", "mixtral-8x7b", "--config", "tiny") == 2
+    error = capsys.readouterr().err
+    assert "vector SRAM" in error
+    assert "mixtral-8x7b is at its public size (add --scale)" in error
+
+
 def test_the_trace_says_how_many_tokens_there_are(tmp_path, capsys):
     path = trace_file(tmp_path, trace_of())
     assert run(tmp_path, *TINY, "--routing", "trace", path, "--tokens", "4") == 2
