@@ -10,7 +10,8 @@ from amaranth.lib.wiring import Flow
 from rtl.leaves.leaf import Leaf
 from sim.compiled.lower import Assign, Branch, Deposit, Lowering, Statement, UnsupportedError
 from sim.compiled.scalar import ScalarEmitter, ctype
-from sim.compiled.terms import Term, TermFactory
+from sim.compiled.term_factory import TermFactory
+from sim.compiled.terms import Term
 from sim.compiled.terms import cuts_of as _cuts
 from sim.private import ast, fragments, memories
 

@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sim.compiled.terms import Term, TermFactory
+from sim.compiled.term_factory import TermFactory
+from sim.compiled.terms import Term
 from sim.private import ast
 
 __all__ = [

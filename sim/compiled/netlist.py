@@ -7,7 +7,8 @@ from typing import Any
 
 from rtl.leaves.leaf import Leaf
 from sim.compiled.lower import Assign, Lowering, Statement, UnsupportedError
-from sim.compiled.terms import WIRING, Term, TermFactory
+from sim.compiled.term_factory import TermFactory
+from sim.compiled.terms import WIRING, Term
 from sim.private import ast
 
 __all__ = [

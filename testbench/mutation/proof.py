@@ -7,7 +7,8 @@ nothing does. Sequential arguments ("this is never read then") are for the file 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sim.compiled.terms import Term, TermFactory
+from sim.compiled.term_factory import TermFactory
+from sim.compiled.terms import Term
 from testbench.formal.builder import Builder
 from testbench.mutation.schemata import SELECT_BITS, Rewriter
 from testbench.mutation.sites import Planned

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 from sim.compiled.lower import Assign, Branch, Deposit, Statement
 from sim.compiled.netlist import Net, Netlist
-from sim.compiled.terms import Term, TermFactory
+from sim.compiled.term_factory import TermFactory
+from sim.compiled.terms import Term
 from testbench.mutation.sites import Planned
 
 __all__ = ["SELECT_BITS", "Rewriter", "build_in"]

@@ -349,51 +349,6 @@ def test_hardware_state_that_no_instruction_wrote_is_found_at_the_end(
     assert "vram row 77 lane[0] = 0x3F80" in str(caught.value)
 
 
-@pytest.mark.parametrize("issue", ISSUES)
-@pytest.mark.parametrize(
-    "text",
-    [
-        "S_LD_FP f1, gp0, 1024",
-        ".word 0x0000003F",
-        "C_LOOP_START gp1, 0",
-        "V_EXP_V gp1, gp0\nS_ADDI_INT gp1, gp1, 1\nV_EXP_V gp0, gp1",
-        "V_EXP_V gp0, gp0\nC_BREAK\nV_EXP_V gp0, gp0",
-    ],
-)
-def test_traps_and_breakpoints_agree(program: Callable[..., Simulation], issue: str, text: str):
-    lockstep = Lockstep()
-    simulation = load(program, text, issue)
-    result = simulation.run(observers=[lockstep])
-    if result.cause is Trap.BREAK:
-        simulation.memories.write_vector(0, bits([np.ones(8)]))
-        result = simulation.resume(result, observers=[lockstep])
-        assert result.cause is Trap.DONE
-        assert lockstep.executed == 3
-
-
-def test_another_halt_record_is_found(
-    program: Callable[..., Simulation], monkeypatch: pytest.MonkeyPatch
-):
-    code = BY_MNEMONIC["S_LD_FP"].code
-    original = BUILDERS[code]
-    monkeypatch.setitem(
-        BUILDERS, code, lambda state, i, pc: original(state, replace(i, values=(1, 0, 1025)), pc)
-    )
-    with pytest.raises(LockstepError, match="the halt record differs") as caught:
-        program("S_LD_FP f1, gp0, 1024").run(observers=[Lockstep()])
-    assert "1024" in str(caught.value)
-    assert "1025" in str(caught.value)
-
-
-@pytest.mark.parametrize("issue", ISSUES)
-@pytest.mark.parametrize("address", [0, 64])
-def test_errors_of_the_memory_agree(program: Callable[..., Simulation], issue: str, address: int):
-    simulation = load(program, EVERY_EFFECT.replace("gp0, a0", "gp2, a0"), issue)
-    simulation.hbm.inject_fault(address)
-    result = simulation.run(observers=[Lockstep()])
-    assert (result.cause, result.precise) == (Trap.HBM_ADDRESS, issue == "serial")
-
-
 def test_a_run_that_was_paused_goes_on(program: Callable[..., Simulation]):
     simulation = load(program, EVERY_EFFECT)
     lockstep, pauses = Lockstep(), iter([False] * 6 + [True] + [False] * 7 + [True])
@@ -407,7 +362,9 @@ def test_a_run_that_was_paused_goes_on(program: Callable[..., Simulation]):
 def test_the_shared_moe_command_runs_in_lock_step(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    monkeypatch.setattr("sim.simulation.make_engine", lambda _, config: engine_for(config))
+    monkeypatch.setattr(
+        "sim.simulation.make_engine", lambda _name, config, _image: engine_for(config)
+    )
     command = ["--config", "tiny", "--rows", "4", "--lockstep", "--build-dir", str(tmp_path)]
     assert main(command) == 0
     tampered("V_EXP_V", monkeypatch)

@@ -16,7 +16,7 @@ from sim.compiled.extract import extract
 from sim.compiled.model import Model, describe, place_of
 from sim.compiled.netlist import Netlist
 from sim.compiled.program import make_program
-from sim.compiled.terms import TermFactory
+from sim.compiled.term_factory import TermFactory
 from sim.compiled.toolchain import compile_library, find_compiler
 from testbench.mutation import __main__ as command
 from testbench.mutation.hunt import MachineBench, Verdict
