@@ -77,9 +77,7 @@ def linear_projection(
     _check(prog, act, source.tensor, out, most)
     with prog.emitter(f"linear_projection {source.tensor.name}"), ExitStack() as stack:
         if isinstance(panels, ColumnLoads):
-            assert not isinstance(rows, RowGroups), (
-                "the machine's own row counts are refused before"
-            )
+            assert not isinstance(rows, RowGroups), "refused by routed_device"
             panels.project(act, source, out, rows)
             return
         _Projection(prog, panels, act, source, out, rows, stack, beside).emit(following)
@@ -117,10 +115,9 @@ class _Projection:
         stack: ExitStack,
         beside: Beside | None,
     ) -> None:
-        self.beside = beside
         self.prog, self.panels, self.act, self.weight, self.out = prog, panels, act, weight, out
         self.mlen, self.blen = prog.config.MLEN, prog.config.BLEN
-        self.rows = rows
+        self.rows, self.beside = rows, beside
         most = rows.capacity if isinstance(rows, RowGroups) else rows
         self.row_groups = -(-most // self.blen)
         self.column_groups = self.mlen // self.blen

@@ -70,24 +70,28 @@ def emit_routed_on_device(
     buffers = ExpertBuffers(prog, spec, rows)
     experts = ExpertEmitter(prog, spec, parameters, panels, buffers)
     label = "rows of the expert"
+    _, up, down = experts.weights(w.expert, "the expert of this turn")
+    gate = experts.weights(w.next_expert, "the first expert")[0]
+    following = experts.weights(w.next_expert, "the expert of the next turn")[0]
+    # In every turn the gate comes to the same panel: after an odd number of them, to a third one,
+    # or, without room for that, to the one that down used last.
+    odd = panels.fetches(down) % 2 == 1
+    spare = panels.spare_panel(gate, up, down) if odd else None
+    if spare is not None:
+        panels.place(gate, spare)
     with emitter.weight_of_none():
-        gate = experts.weights(w.next_expert, "the first expert")[0]
-        experts.fetch_ahead(gate, label)
-        panel = 1 - panels.next_panel
+        panel = experts.fetch_ahead(gate, label)
+        panels.place(following, panel)
         with loop_while(prog, "active experts") as again:
             prog.stage("gather", "the expert of this turn")
             emitter.next_expert()
             prog.stage("gather", label)
             emitter.gather(buffers.slot)
-            _, up, down = experts.weights(w.expert, "the expert of this turn")
-            following = experts.weights(w.next_expert, "the expert of the next turn")[0]
-            # Its panel is that of the gate; in between, down may have used it last.
-            free = panels.fetches(down) % 2 == 0
-            experts.emit(
-                (gate, up, down), w.expert, label, rows=rows, then=following if free else None
-            )
-            if not free:
-                panels.fetch_ahead(following, panel)
+            under = not odd or spare is not None
+            then = following if under else None
+            experts.emit((gate, up, down), w.expert, label, rows=rows, then=then)
+            if not under:
+                panels.fetch_ahead(following)
             emitter.collect(buffers.out, target if kept is None else kept, kept=kept is not None)
             emitter.another(again)
         panels.forget_ahead()

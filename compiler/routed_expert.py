@@ -119,10 +119,10 @@ class ExpertEmitter:
         )
         return gate, up, down
 
-    def fetch_ahead(self, weight: Weight, label: str) -> None:
-        """Fetch the first panel of a gate weight before anything else of its expert."""
+    def fetch_ahead(self, weight: Weight, label: str) -> int:
+        """Fetch the first panel of a gate weight before anything else of its expert; returns it."""
         self._label = label
-        self._panels.fetch_ahead(weight)
+        return self._panels.fetch_ahead(weight)
 
     def emit(
         self,

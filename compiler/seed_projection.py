@@ -40,8 +40,9 @@ class ColumnLoads:
         )
         self._prog, self._address = prog, address
 
-    def fetch_ahead(self, weight: Weight) -> None:
-        """Nothing is fetched ahead."""
+    def fetch_ahead(self, weight: Weight) -> int:
+        """Nothing is fetched ahead; returns the only panel."""
+        return 0
 
     def project(self, act: VramMatrix, weight: Weight, out: VramMatrix, rows: int) -> None:
         """Emit out = act @ weight for rows 0 to rows-1 (shapes are the caller's to check)."""

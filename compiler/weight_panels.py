@@ -1,4 +1,7 @@
-"""Two panels of matrix SRAM: one is multiplied with while the next weights arrive in the other."""
+"""Two panels of matrix SRAM: one is multiplied with while the next weights arrive in the other.
+
+Where they leave tiles, a third one can take what is fetched further ahead.
+"""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -84,62 +87,76 @@ class WeightPanels:
             "leave it out of the configuration",
         )
         self._prog, self._address, self._half = prog, address, 0
-        self._ahead: Weight | None = None
+        self._starts = [0, self.cap]  # first tile of every panel
+        self._ahead: tuple[Weight, int] | None = None  # what was fetched ahead, and to which panel
+        self._places: dict[Weight, int] = {}
 
-    def base(self, half: int) -> int:
-        """The matrix SRAM address of tile 0 of panel `half`."""
-        return half * self.cap * self._prog.config.tile_elements
+    def base(self, panel: int) -> int:
+        """The matrix SRAM address of tile 0 of `panel`."""
+        return self._starts[panel] * self._prog.config.tile_elements
 
     def first(self, weight: Weight) -> int:
         """The panel with the first chunk of column 0 of `weight`, fetched now or ahead of time."""
-        if self._ahead == weight:
-            self._ahead = None
-            return 1 - self._half
-        if self._ahead is not None:
+        ahead, self._ahead = self._ahead, None
+        if ahead is None:
+            return self.fetch(weight, self._chunks(weight)[0], GP0)
+        if ahead[0] != weight:
             raise CompileError(
-                f"weight panels: {self._ahead.tensor.name} was fetched ahead, but "
+                f"weight panels: {ahead[0].tensor.name} was fetched ahead, but "
                 f"{weight.tensor.name} comes next (name the next weight in `then`)"
             )
-        return self._fetch_first(weight)
+        return ahead[1]
 
-    @property
-    def next_panel(self) -> int:
-        """The panel that the next fetch fills."""
-        return self._half
+    def fetch_ahead(self, weight: Weight) -> int:
+        """Fetch the first chunk of column 0 of `weight` for the projection that comes next;
+        returns the panel."""
+        panel = self.fetch(weight, self._chunks(weight)[0], GP0, self._places.get(weight))
+        self._ahead = weight, panel
+        return panel
+
+    def place(self, weight: Weight, panel: int) -> None:
+        """`fetch_ahead` of `weight` goes to `panel`, whichever is the next one; the machine waits
+        until the products with what it holds are over."""
+        self._places[weight] = panel
+
+    def forget_ahead(self) -> None:
+        """Nobody will use what was fetched ahead."""
+        self._ahead = None
 
     def fetches(self, weight: Weight) -> int:
         """How many panels the projection with `weight` takes."""
         tensor = weight.tensor
         return tensor.cols // tensor.mlen * len(self._chunks(weight))
 
-    def fetch_ahead(self, weight: Weight, panel: int | None = None) -> None:
-        """Fetch the first chunk of column 0 of `weight` for the projection that comes next, to
-        `panel` (the next one): the machine waits until the products with what it holds are over."""
-        self._half = self._half if panel is None else panel
-        self._fetch_first(weight)
-        self._ahead = weight
-
-    def forget_ahead(self) -> None:
-        """Nobody will use what was fetched ahead."""
-        self._ahead = None
-
-    def _fetch_first(self, weight: Weight) -> int:
-        return self.fetch(weight, self._chunks(weight)[0], GP0)
+    def spare_panel(self, first: Weight, *others: Weight) -> int | None:
+        """A third panel, for the first chunk of `first` alone, in tiles of panel 0 that none of
+        these weights fills; None when there are too few."""
+        tiles = self._chunks(first)[0].tiles
+        used = max(chunk.tiles for weight in (first, *others) for chunk in self._chunks(weight))
+        if used + tiles > self.cap:
+            return None
+        self._starts[2:] = [used]
+        return 2
 
     def _chunks(self, weight: Weight) -> list[KChunk]:
         return split_k(weight.tensor.physical_rows // weight.tensor.mlen, self.cap)
 
-    def fetch(self, weight: Weight, chunk: KChunk, column: Register) -> int:
-        """Fetch `chunk` of the column of tiles at element offset gp[column]; returns the panel."""
-        prog, half = self._prog, self._half
+    def fetch(
+        self, weight: Weight, chunk: KChunk, column: Register, panel: int | None = None
+    ) -> int:
+        """Fetch `chunk` of the column of tiles at element offset gp[column] to `panel`, or to the
+        next of the two in turn; returns the panel."""
+        prog = self._prog
+        panel = self._half if panel is None else panel
         with (
             weight.fetching(prog, self._address),
             prog.gps("tile", "tile offset") as (tile, offset),
         ):
             for i in range(chunk.tiles):
-                load_immediate(prog, tile, self.base(half) + i * prog.config.tile_elements)
+                load_immediate(prog, tile, self.base(panel) + i * prog.config.tile_elements)
                 step = weight.tensor.tile_step
                 add_immediate(prog, offset, column, (chunk.first + i) * step)
                 prog.emit("H_PREFETCH_M", tile, offset, self._address, rstride=1)
-        self._half = 1 - half
-        return half
+        if panel < 2:
+            self._half = 1 - panel
+        return panel

@@ -16,6 +16,7 @@ from compiler.routed_experts import Accumulation
 from compiler.routed_pairs import HbmGather
 from compiler.routed_program import RoutedProgram, compile_routed_experts
 from compiler.routed_spec import Lowering, RoutedSpec, Routing
+from compiler.weight_panels import StaticWeight, WeightPanels
 from isa import BRANCH_OF, PRESETS, Branch, Instruction, Stage
 from isa.traps import Trap
 from sim.hbm import HbmDevice
@@ -125,6 +126,28 @@ def test_buffers_are_used_again():
     device = {"lowering": Lowering.EXPERT, "order": Accumulation.EXPERT}
     sizes = [len(compiled(SPEC, tokens, **device).image.words) for tokens in (8, 64)]
     assert abs(sizes[0] - sizes[1]) < 8, "only immediates grow"
+
+
+@pytest.mark.parametrize(
+    ("hidden", "inter", "tiles", "first"),
+    [(1, 1, 16, 1), (3, 5, 16, 5), (2, 6, 16, 6), (4, 5, 16, None), (1, 1, 2, None)],
+)
+def test_a_third_panel_lies_in_tiles_that_no_chunk_fills(hidden, inter, tiles, first):
+    """Shapes in tiles: gate is [hidden, inter], down the other way round."""
+    prog = Program(TINY.replace(MRAM_TILES=tiles), "panels")
+    gate = StaticWeight(prog.hbm.tensor("gate", hidden * 8, inter * 8))
+    down = StaticWeight(prog.hbm.tensor("down", inter * 8, hidden * 8))
+    with prog.a("weights") as address:
+        panels = WeightPanels(prog, address)
+        spare = panels.spare_panel(gate, down)
+        assert spare == (None if first is None else 2)
+        if spare is not None:
+            assert panels.base(spare) == first * prog.config.tile_elements
+            assert panels.base(spare) + hidden * prog.config.tile_elements <= panels.base(1)
+            panels.place(gate, spare)
+            prog.stage("expert_weight_prefetch")
+            assert [panels.fetch_ahead(gate), panels.first(gate)] == [spare, spare]
+            assert [panels.first(down) for _ in range(3)] == [0, 1, 0], "the two go on in turn"
 
 
 def test_experts_of_a_table_lie_apart_on_boundaries():
