@@ -140,7 +140,7 @@ class RowEncoder(wiring.Component):
         block = config.MX_BLOCK
 
         advance = Signal()
-        index = Signal(plan.row_index_bits)
+        index = Signal(range(max(2, config.v_writeback)))
         last = index == config.v_writeback - 1
         m.d.comb += [
             advance.eq(~packed.valid | packed.ready),

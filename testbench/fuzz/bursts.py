@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from isa.config import PlenaConfig
-from testbench.fuzz.case import Device, FuzzCase
+from testbench.fuzz.case import Contents, Device, FuzzCase
 from testbench.fuzz.source import Source
 from testbench.fuzz.sweeps import contents
 from testbench.fuzz.values import mx_bytes
@@ -26,9 +26,20 @@ def bursts(config: PlenaConfig, count: int = 5) -> Iterator[tuple[str, FuzzCase]
         source = Source(config)
         _program(source, random.Random(f"bursts {seed}"))
         device = Device(seed, *_DEVICES[seed % len(_DEVICES)])
-        data = np.random.default_rng(seed)
-        given = replace(contents(config, seed), hbm=mx_bytes(data, _ELEMENTS, _ELEMENTS))
-        yield f"bursts {seed}", source.case(given, device)
+        yield f"bursts {seed}", source.case(_contents(config, seed), device)
+
+
+def _contents(config: PlenaConfig, seed: int) -> Contents:
+    """Rows of numbers of like size, in some of them one NaN or infinity of any pattern of at most
+    one bit: it does not count for the scale of its block, or more than all others."""
+    rng = np.random.default_rng(seed)
+    rows, lanes = config.VRAM_ROWS, config.MLEN
+    vector = 120 + rng.integers(0, 12, (rows, lanes)) << 7 | rng.integers(0, 128, (rows, lanes))
+    single = (0x7F80 | 1 << rng.integers(0, 8, rows)) & 0x7FFF
+    vector[np.arange(rows), rng.integers(0, lanes, rows)] = single
+    vector |= rng.integers(0, 2, (rows, lanes)) << 15
+    given = replace(contents(config, seed), hbm=mx_bytes(rng, _ELEMENTS, _ELEMENTS))
+    return replace(given, vector=vector.astype(np.uint16))
 
 
 def _program(source: Source, rng: random.Random) -> None:
