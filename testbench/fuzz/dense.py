@@ -25,6 +25,7 @@ def dense(config: PlenaConfig, count: int = 4) -> Iterator[tuple[str, FuzzCase]]
         ("reductions", _reductions, _summed_rows),
         ("scalars", _scalars, _summed_rows),
         ("transfers", _transfers, _tie_contents),
+        ("distant rows", _distant_rows, _tie_contents),
         ("tiles", _tiles, _full_tiles),
     )
     for name, program, data in kinds:
@@ -35,6 +36,8 @@ def dense(config: PlenaConfig, count: int = 4) -> Iterator[tuple[str, FuzzCase]]
             if name == "transfers" and seed:
                 disturbed = (None, 3, 1, 6)[seed % 4], (0, 0, 5, 40)[seed % 4], 0.2 * (seed % 4)
                 device = Device(seed, *disturbed)
+            if name == "distant rows":
+                device = Device(seed, extra_latency=60 + 40 * seed)
             yield f"{name} {seed}", source.case(data(config, seed), device)
 
 
@@ -116,6 +119,21 @@ def _transfers(source: Source, rng: random.Random) -> None:
             else:
                 source.op("H_STORE_V", 5, 2, base, rstride, precision)
                 source.op("H_PREFETCH_V", 3, 2, base, rstride, precision)
+
+
+def _distant_rows(source: Source, rng: random.Random) -> None:
+    """Loads of rows that share no beat, so many that memory owes as many answers as it may."""
+    c = source.config
+    source.gp(1, 1 << 14)
+    source.op("C_SET_SCALE_REG", 1)
+    source.gp(1, 64 * c.MX_BLOCK)
+    source.op("C_SET_STRIDE_REG", 1)
+    for number in range(40):
+        source.gp(2, rng.randrange(0, 512, c.MX_BLOCK))
+        source.gp(3, number * c.v_prefetch * c.MLEN)
+        source.op("H_PREFETCH_V", 3, 2, 0, 1, 0)
+        if rng.random() < 0.1:
+            source.op("C_BREAK")
 
 
 # Ties.

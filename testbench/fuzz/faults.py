@@ -16,6 +16,8 @@ __all__ = ["faults"]
 _GOOD, _BAD = 0, 1 << 16
 _SCALES = 1 << 12
 _KINDS = ("H_PREFETCH_V", "H_STORE_V", "H_PREFETCH_M")
+#: They have few rows, so that the port takes as many as there are slots.
+_SHORT = ("H_PREFETCH_V",)
 
 
 def faults(config: PlenaConfig) -> Iterator[tuple[str, FuzzCase]]:
@@ -23,15 +25,16 @@ def faults(config: PlenaConfig) -> Iterator[tuple[str, FuzzCase]]:
     which many instructions fail one by one (`serial`, so that it can go on behind them)."""
     for slot in range(config.INFLIGHT):
         source, rng = _start(config), random.Random(f"faults {slot}")
+        kinds = _KINDS if slot % 2 else _SHORT
         for number in range(slot):
-            _transfer(source, rng, number, 1)
-        _transfer(source, rng, slot, 2)
+            _transfer(source, rng, number, 1, kinds)
+        _transfer(source, rng, slot, 2, kinds)
         behind = config.INFLIGHT - slot if slot % 2 == 0 else slot % 3
         for number in range(behind):
-            _transfer(source, rng, slot + 1 + number, 1)
+            _transfer(source, rng, slot + 1 + number, 1, kinds)
         source.op("S_ADDI_INT", 9, 0, slot)
         source.op("V_ADD_VV", 8, 8, 8, 0)
-        latency = (0, 300)[slot % 4 < 2]
+        latency = (0, 600)[slot % 4 < 2]
         device = Device(slot, extra_latency=latency, faults=(_BAD + _SCALES * (slot // 3 % 2),))
         yield f"fault in slot {slot}", source.case(contents(config, slot), device)
     source, rng = _start(config), random.Random("faults")
@@ -53,9 +56,15 @@ def _start(config: PlenaConfig) -> Source:
     return source
 
 
-def _transfer(source: Source, rng: random.Random, number: int, base: int) -> None:
-    """A transfer of any kind, to rows or a tile of its own."""
-    c, mnemonic = source.config, rng.choice(_KINDS)
+def _transfer(
+    source: Source,
+    rng: random.Random,
+    number: int,
+    base: int,
+    kinds: tuple[str, ...] = _KINDS,
+) -> None:
+    """A transfer, to rows or a tile of its own."""
+    c, mnemonic = source.config, rng.choice(kinds)
     rows = number * max(c.v_prefetch, c.v_writeback) % (c.VRAM_ROWS // 2)
     tile = number % c.MRAM_TILES * c.tile_elements
     source.gp(3, tile if mnemonic == "H_PREFETCH_M" else rows * c.MLEN)

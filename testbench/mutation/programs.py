@@ -37,7 +37,7 @@ class Program:
         through_traps: it is started again behind each precise trap.
         by_ports: the program is written through the machine's port, and the counters are read
             through theirs, after they were preset to large numbers; the number of the preset.
-        kind: "" runs for every unit, others for those that ask for them: "sweeps", "traffic".
+        kind: "" runs for every unit, others for those that ask for them.
     """
 
     name: str
@@ -79,7 +79,9 @@ def programs(config: PlenaConfig, count: int, kinds: frozenset[str]) -> Iterator
             if "sweeps" in kinds:
                 for name, case in sweeps(config):
                     yield Program(name, case, through_traps=True, kind="sweeps")
-    if "traffic" in kinds:
-        for number, (name, case) in enumerate(traffic(config, _TRAFFIC)):
-            preset = _CROWDED_BY_PORTS + number if number < _BY_PORTS else None
-            yield Program(name, case, by_ports=preset, kind="traffic")
+    many = _TRAFFIC if "traffic" in kinds else _BY_PORTS if "ports" in kinds else 0
+    for number, (name, case) in enumerate(traffic(config, many)):
+        if number < _BY_PORTS and "ports" in kinds:
+            yield Program(name, case, by_ports=_CROWDED_BY_PORTS + number, kind="ports")
+        elif "traffic" in kinds:
+            yield Program(name, case, kind="traffic")

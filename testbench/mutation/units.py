@@ -15,7 +15,7 @@ class MachineUnit:
 
     The longest path that fits decides where a module belongs; "" is the top itself. `kinds`: of
     programs that its mutants run, too: "sweeps" go on behind their traps, "traffic" keeps the
-    scoreboard full.
+    scoreboard full, and "ports" as well, with large numbers in the counters.
     """
 
     name: str
@@ -33,7 +33,7 @@ class LeafUnit:
     leaves: tuple[str, ...]
 
 
-_SWEEPS, _TRAFFIC = ("sweeps",), ("traffic",)
+_SWEEPS, _TRAFFIC, _PORTS = ("sweeps",), ("traffic",), ("ports",)
 
 MACHINE_UNITS: tuple[MachineUnit, ...] = (
     MachineUnit(
@@ -48,8 +48,10 @@ MACHINE_UNITS: tuple[MachineUnit, ...] = (
     MachineUnit(
         "addresses", "address sums, ranges and footprints", ("dispatcher.resolver",), _SWEEPS
     ),
-    MachineUnit("scoreboard", "conflicts, ages, slots", ("dispatcher.scoreboard",), _TRAFFIC),
-    MachineUnit("dispatch", "fetch, issue, loops, run state", ("dispatcher",), _SWEEPS + _TRAFFIC),
+    MachineUnit(
+        "scoreboard", "conflicts, ages, slots", ("dispatcher.scoreboard",), _TRAFFIC + _PORTS
+    ),
+    MachineUnit("dispatch", "fetch, issue, loops, run state", ("dispatcher",), _SWEEPS),
     MachineUnit("matrix", "sequencer and multiplier array", ("matrix",)),
     MachineUnit("accumulator", "accumulator banks and write-out", ("matrix.accumulator",)),
     MachineUnit("heads", "per-head accumulators", ("matrix.heads", "matrix.head_write_out")),
@@ -64,7 +66,7 @@ MACHINE_UNITS: tuple[MachineUnit, ...] = (
         ("hbm.responses", "hbm.assembler", "hbm.decoder", "hbm.collect_queue", "hbm.step_queue"),
     ),
     MachineUnit("hbm_store", "SRAM rows to bytes", ("hbm.encoder", "hbm.store_queue")),
-    MachineUnit("profile", "counters, and the events at the top", ("", "profile"), _TRAFFIC),
+    MachineUnit("profile", "counters, and the events at the top", ("", "profile"), _PORTS),
 )
 
 LEAF_UNITS: tuple[LeafUnit, ...] = (
