@@ -12,6 +12,12 @@
     footprints    where an instruction reads and writes
     coverage      which dependencies have occurred
     directed      programs that make one
+    source        the text of programs whose every line is chosen; with it:
+    sweeps        limits of the decoder and of addresses, bit by bit; restarts: on behind traps
+    meetings      two instructions in given scoreboard slots; traffic: all slots, always
+    faults        memory errors in given slots
+    nests         loops, at every pc
+    dense, tiles  data in which every bit can decide
 
 Commands: `python -m testbench.fuzz --help`, `python -m testbench.pair_coverage --help`.
 """

@@ -26,7 +26,6 @@ def dense(config: PlenaConfig, count: int = 4) -> Iterator[tuple[str, FuzzCase]]
         ("scalars", _scalars, _summed_rows),
         ("transfers", _transfers, _tie_contents),
         ("distant rows", _distant_rows, _tie_contents),
-        ("tiles", _tiles, _full_tiles),
     )
     for name, program, data in kinds:
         for seed in range(count):
@@ -197,41 +196,6 @@ def _ties(source: Source, rng: random.Random) -> None:
                 source.op(write_out, 3, target)
         source.op("V_RED_SUM", rng.randrange(1, 8), 2, 0)
         source.op("S_ADD_FP", 1, rng.randrange(8), rng.randrange(8))
-
-
-# Tiles.
-
-
-def _full_tiles(config: PlenaConfig, seed: int) -> Contents:
-    """Numbers in every tile."""
-    rng = np.random.default_rng(3000 + seed)
-    size = config.MRAM_TILES, config.MLEN, config.MLEN
-    return replace(contents(config, seed), matrix=bf16_values(rng, size))
-
-
-def _tiles(source: Source, rng: random.Random) -> None:
-    """Products with every column group, head's rows and head's columns of every tile, in any
-    order."""
-    c = source.config
-    groups = range(0, c.MLEN, c.BLEN), range(0, c.MLEN, c.HLEN)
-    products = [
-        *((name, roles, "M_MM_WO", c.MLEN, g) for name, roles, *_ in _FORMS[:2] for g in groups[0]),
-        *(
-            (name, roles, "M_MV_WO", c.MLEN, g)
-            for name, roles, *_ in _FORMS[2:4]
-            for g in groups[0]
-        ),
-        *(("M_BMV", (1, 2), "M_BMV_WO", c.MLEN, g) for g in groups[1]),
-        *(("M_BTMV", (1, 2), "M_BMV_WO", 1, g) for g in groups[1]),
-    ]
-    steps = [(tile, product) for tile in range(c.MRAM_TILES) for product in products]
-    rng.shuffle(steps)
-    for tile, (name, roles, write_out, step, group) in steps:
-        source.gp(1, tile * c.tile_elements + group * step)
-        source.gp(2, rng.randrange(48) * c.MLEN)
-        source.gp(3, rng.randrange(64, 128) * c.MLEN)
-        source.op(name, 0, *roles)
-        source.op(write_out, 3, *((0, 0) if write_out == "M_MM_WO" else (0,)))
 
 
 # Rankings.

@@ -19,6 +19,7 @@ from testbench.fuzz.nests import nests
 from testbench.fuzz.run import is_runnable
 from testbench.fuzz.session import EVERY_OPCODE
 from testbench.fuzz.sweeps import sweeps
+from testbench.fuzz.tiles import tiles
 from testbench.fuzz.traffic import traffic
 from testbench.fuzz.weights import weights
 
@@ -57,6 +58,7 @@ def _directed(config: PlenaConfig) -> Iterator[tuple[str, FuzzCase]]:
     yield from accumulators(config, 64)
     yield from far(config)
     yield from nests(config)
+    yield from tiles(config, 8)
 
 
 def programs(config: PlenaConfig, count: int, kinds: frozenset[str]) -> Iterator[Program]:

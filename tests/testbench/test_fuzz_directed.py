@@ -27,6 +27,7 @@ from testbench.fuzz.restarts import run_through
 from testbench.fuzz.run import is_runnable, run_case, under
 from testbench.fuzz.session import EVERY_OPCODE
 from testbench.fuzz.sweeps import contents, sweeps
+from testbench.fuzz.tiles import tiles
 from testbench.fuzz.traffic import traffic
 from testbench.fuzz.weights import weights
 from tests.conftest import engine_for, needs_compiler
@@ -38,7 +39,7 @@ def directed() -> dict[str, FuzzCase]:
     """All that run to their end."""
     matrix = accumulators(CONFIG, 3)
     kinds = (meetings(CONFIG), dense(CONFIG), bursts(CONFIG, 3), weights(CONFIG, 1), far(CONFIG))
-    return dict(chain(*kinds, matrix, traffic(CONFIG, 6)))
+    return dict(chain(*kinds, matrix, traffic(CONFIG, 6), tiles(CONFIG)))
 
 
 DIRECTED = directed()
