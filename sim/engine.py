@@ -36,6 +36,10 @@ class Engine(ABC):
     def get(self, value: Value) -> int:
         """The settled value of a signal or expression of the design."""
 
+    def get_all(self, values: Sequence[Value]) -> list[int]:
+        """The same of many; an engine may be faster at it when it is asked for them again."""
+        return [self.get(value) for value in values]
+
     @abstractmethod
     def set(self, signal: Value, value: int) -> None:
         """Drives an input of the top, or overwrites a register."""

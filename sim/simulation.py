@@ -1,5 +1,6 @@
 """A simulation: one program on one machine, clocked by the host until it stops."""
 
+import itertools
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -234,8 +235,10 @@ class Simulation:
     def _result(self, cause: Trap, seconds: float, *, deadlock: bool = False) -> RunResult:
         engine, top = self.engine, self.engine.top
         halted = cause not in (Trap.WATCHDOG, Trap.NONE)
+        every = [c for counter in top.profile.counters.values() for c in counter.counts]
+        counts = iter(engine.get_all(every))
         counters = {
-            name: [engine.get(count) for count in counter.counts]
+            name: list(itertools.islice(counts, len(counter.counts)))
             for name, counter in top.profile.counters.items()
         }
         assert counters.keys() == COUNTERS.keys()

@@ -1,6 +1,7 @@
 """The memory device's state, to the clock loop in C and back."""
 
 import ctypes
+import threading
 from collections import deque
 from typing import Any
 
@@ -18,6 +19,24 @@ def _address(page: bytearray) -> int:
     return ctypes.addressof((ctypes.c_uint8 * len(page)).from_buffer(page))
 
 
+class _Pool(threading.local):
+    """Zeroed pages and their addresses, for what programs write: each thread has its own. A loop
+    takes those it used; the others have not been touched, and serve the next one."""
+
+    def __init__(self) -> None:
+        self.pages: list[tuple[bytearray, int]] = []
+
+    def filled(self) -> list[tuple[bytearray, int]]:
+        """The pages, `_SPARE_PAGES` of them."""
+        for _ in range(_SPARE_PAGES - len(self.pages)):
+            page = bytearray(PAGE_BYTES)
+            self.pages.append((page, _address(page)))
+        return self.pages
+
+
+_POOL = _Pool()
+
+
 class DeviceExchange:
     """Lends a device to the loop that works on `state`: from `hand_over` to `take_back` its
     requests, counters and pages are the loop's."""
@@ -25,7 +44,6 @@ class DeviceExchange:
     def __init__(self, hbm: HbmDevice, state: HostState) -> None:
         self._hbm, self._state = hbm, state
         self._kept: dict[str, Any] = {}  # arrays that C points to
-        self._spare: list[bytearray] = []  # pages for what the program writes
 
     def _array(self, name: str, array: np.ndarray[Any, Any]) -> None:
         self._kept[name] = array
@@ -52,8 +70,8 @@ class DeviceExchange:
         state.fault_count = len(hbm._faults)
         self._array("bytes_read", np.array(hbm.bytes_read, np.int64))
         self._array("bytes_written", np.array(hbm.bytes_written, np.int64))
-        self._spare += [bytearray(PAGE_BYTES) for _ in range(_SPARE_PAGES - len(self._spare))]
-        self._array("spare", np.array([_address(p) for p in self._spare], np.uint64))
+        addresses = [address for _, address in _POOL.filled()]
+        self._array("spare", np.array(addresses, np.uint64))
         self._array("spare_number", np.zeros(_SPARE_PAGES, np.int64))
         state.spare_count, state.spare_used = _SPARE_PAGES, 0
         self._hand_over_pages()
@@ -88,5 +106,7 @@ class DeviceExchange:
         )
         hbm.bytes_read[:] = self._kept["bytes_read"].tolist()
         hbm.bytes_written[:] = self._kept["bytes_written"].tolist()
-        for number in self._kept["spare_number"][: state.spare_used].tolist():
-            hbm._pages[number] = self._spare.pop(0)
+        numbers = self._kept["spare_number"][: state.spare_used].tolist()
+        for number, (page, _) in zip(numbers, _POOL.pages, strict=False):
+            hbm._pages[number] = page
+        del _POOL.pages[: len(numbers)]

@@ -195,3 +195,35 @@ def test_a_wrong_tag_is_found_in_the_fast_loop():
     object.__setattr__(image, "stages", stages)
     with pytest.raises(TagError, match="pc 3 was dispatched with stage"):
         simulation.run()
+
+
+def test_values_asked_for_together_are_those_asked_for_one_by_one():
+    config = PRESETS["tiny"]
+    simulation = Simulation(
+        config, assemble("S_ADDI_INT gp1, gp1, 1\n" * 5, config=config), engine=compiled(config)
+    )
+    simulation.run()
+    chosen, top = compiled(config), simulation.engine.top
+    counts = [c for counter in top.profile.counters.values() for c in counter.counts]
+    together = chosen.get_all(counts)
+    assert any(together)
+    assert together == [chosen.get(c) for c in counts]
+    mixed = [top.pc, top.halt.cause, counts[0], top.state]  # not all of one size
+    assert chosen.get_all(mixed) == [chosen.get(value) for value in mixed]
+
+
+def test_pages_that_programs_write_are_their_own():
+    config = PRESETS["tiny"]
+    case = build_case(config, spec_of("deepseek", hidden=8, intermediate=8), rows=4)
+    devices = []
+    for _ in range(3):
+        device = HbmDevice(config)  # empty: the page of the stored result is a new one
+        simulation = Simulation(config, case.program.image, device, engine=compiled(config))
+        simulation.run()
+        devices.append(device)
+    images = [device.image() for device in devices]
+    assert images[0] == images[1] == images[2]
+    page = next(iter(images[0]))
+    devices[0].write(page, bytes([0x5A]) * 64)
+    assert devices[1].image() == images[1]
+    assert devices[2].image() == images[2]
