@@ -11,7 +11,7 @@ Words = npt.NDArray[Any]
 
 _RANDOM = 400_000
 _FEW = 17  # bits of all inputs together
-_SCALES = (0, 1, 2, 4, 7, 8, 100, 119, 120, 127, 130, 200, 246, 253, 254, 255)
+_SCALES = (0, 1, 2, 4, 7, 8, 100, 119, 120, 127, 130, 200, 246, 248, 251, 253, 254, 255)
 
 
 def is_exhaustive(widths: Sequence[int]) -> bool:
