@@ -53,10 +53,9 @@ class Compiler:
 
     def flags_of(self, file: str) -> tuple[str, ...]:
         """The flags for a source file: `leaves.c` has the loops that must become SIMD."""
-        if file != "leaves.c":
-            return ("-O2", *self.flags)
         # Threaded jumps would give the loops a control flow that gcc does not vectorise.
-        return ("-O3", *(("-fno-thread-jumps",) if self.is_gcc else ()), *self.flags)
+        loops = file == "leaves.c" and self.is_gcc
+        return ("-O3", *(("-fno-thread-jumps",) if loops else ()), *self.flags)
 
 
 def native_flags(*, zig: bool = False) -> tuple[str, ...]:
