@@ -141,14 +141,25 @@ def test_many_programs_agree_on_the_compiled_engine(config: str):
     assert main([*command, "--instructions", "100000" if config == "tiny" else "60000"]) == 0
 
 
+def agree_in_every_event(seeds: range, policies: tuple[str, ...]) -> None:
+    check = on_both((engine_for(TINY, "compiled"), engine_for(TINY)), policies)
+    for seed in seeds:
+        failures = [o.failure for o in check(case_of(TINY, seed))]
+        assert failures == [""] * len(policies), f"seed {seed}"
+
+
 @needs_compiler
-@pytest.mark.parametrize(
-    "count", [3, pytest.param(25, marks=pytest.mark.slow)], ids=["few", "many"]
-)
-def test_engines_agree_in_every_event(count: int):
-    check = on_both((engine_for(TINY, "compiled"), engine_for(TINY)), BOTH)
-    for seed in range(5000, 5000 + count):
-        assert [o.failure for o in check(case_of(TINY, seed))] == ["", ""]
+def test_engines_agree_in_every_event():
+    agree_in_every_event(range(5000, 5003), BOTH)
+
+
+@pytest.mark.slow
+@needs_compiler
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("first", range(0, 1000, 100))
+def test_engines_agree_in_every_event_of_a_thousand_programs(first: int):
+    agree_in_every_event(range(first, first + 100, 2), ("overlap",))
+    agree_in_every_event(range(first + 1, first + 100, 2), ("serial",))
 
 
 @needs_compiler
