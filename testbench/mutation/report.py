@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from rich import box
 from rich.table import Table
 
 from testbench.mutation.hunt import CHECKS, EQUAL, Verdict
@@ -94,8 +95,9 @@ def report_of(
 def table(reports: Sequence[UnitReport]) -> Table:
     """Units by checks."""
     right: Any = {"justify": "right"}
-    result = Table("unit")
-    for name in ("mutants", *CHECKS, "equivalent", "survivors", "rate"):
+    result = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    result.add_column("unit", no_wrap=True)
+    for name in ("mutants", *CHECKS, "equal", "alive", "rate"):
         result.add_column(name, **right)
     for r in reports:
         checks = [str(r.killed[name] or "") for name in CHECKS]
