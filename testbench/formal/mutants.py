@@ -67,11 +67,11 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "rtl/dispatch/scoreboard.py",
-                "            with m.If(taken[i]):\n                m.d.sync += [\n"
-                "                    stages[i].eq(self.stage),",
+                "m.d.sync += [stages[i].eq(self.stage), prints[i].eq(self.candidate)]",
+                "m.d.sync += prints[i].eq(self.candidate)\n"
                 "            with m.If(self.allocate):\n"
                 "                m.d.sync += stages[i].eq(self.stage)\n"
-                "            with m.If(taken[i]):\n                m.d.sync += [",
+                "            with m.If(taken[i]):",
             ),
         ),
     ),

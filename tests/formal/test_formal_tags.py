@@ -6,7 +6,7 @@ import pytest
 
 from testbench.formal import __main__ as command
 from testbench.formal.builder import FormalToolsMissing
-from testbench.formal.mutants import MUTANTS, run_mutant
+from testbench.formal.mutants import MUTANTS, ROOT, run_mutant
 
 INSTALL = "the package bitwuzla is not installed: pip install 'plena-sim[formal]'"
 
@@ -30,6 +30,14 @@ def test_a_missing_solver_is_named(capsys, monkeypatch):
     monkeypatch.setattr(command, "solver_module", missing)
     assert command.main(["--run", "proof"]) == 2
     assert "error: the package bitwuzla is not installed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_mutant_still_fits_the_source(mutant):
+    for edit in mutant.edits:
+        text = (ROOT / edit.path).read_text(encoding="utf-8")
+        assert text.count(edit.old) == 1, f"{edit.path}: {edit.old!r}"
+        compile(text.replace(edit.old, edit.new), edit.path, "exec")
 
 
 @pytest.mark.slow
