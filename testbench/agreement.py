@@ -10,7 +10,7 @@ import json
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from rich.table import Table
@@ -23,9 +23,9 @@ from sim.engine import Engine
 from sim.engines import ENGINES, make_engine
 from sim.observers import EventLog
 from sim.profile import report_console
-from sim.result import RunResult
 from sim.simulation import Simulation
 from testbench.catalogue import Entry, catalogue
+from testbench.ended import Ended, difference
 from testbench.fuzz.final import Final
 from testbench.running import EXIT_FAIL, EXIT_PASS, RequestError, exit_code
 from testbench.workload import Workload
@@ -49,15 +49,8 @@ class Agreement:
     seconds: float
 
 
-@dataclass(frozen=True)
-class _Run:
-    result: RunResult
-    log: EventLog
-    final: Final
-    wrong: list[str]
-
-
-def _run(case: Workload, engine: Engine, issue: str) -> _Run:
+def _run(case: Workload, engine: Engine, issue: str) -> tuple[Ended, list[str]]:
+    """A run, and what is wrong with its results."""
     simulation = Simulation(case.config, case.image, case.hbm(), engine=engine, issue=issue)
     case.load(simulation)
     log = EventLog()
@@ -65,23 +58,7 @@ def _run(case: Workload, engine: Engine, issue: str) -> _Run:
     wrong = [str(c) for c in case.check(simulation) if not c.ok]
     if not result.ok:
         wrong.append(result.report(case.image))
-    return _Run(result, log, Final.of(simulation), wrong)
-
-
-def _difference(one: _Run, other: _Run) -> str:
-    """The first of event, counter or bit of the final state that differs, as `one | other`."""
-    for at, (a, b) in enumerate(zip(one.log.events, other.log.events, strict=False)):
-        if a != b:
-            return f"event {at}: {a} | {b}"
-    ours, theirs = len(one.log.events), len(other.log.events)
-    if ours != theirs:
-        return f"{ours} events | {theirs} events"
-    same = {"engine": "", "wall_seconds": 0.0}
-    first, second = asdict(replace(one.result, **same)), asdict(replace(other.result, **same))
-    for name, value in first.items():
-        if second[name] != value:
-            return f"{name}: {value} | {second[name]}"
-    return one.final.difference(other.final)
+    return Ended(log.events, (result,), Final.of(simulation)), wrong
 
 
 def agree(entry: Entry, engines: Sequence[Engine], issue: str, seed: int) -> Agreement:
@@ -95,20 +72,21 @@ def agree(entry: Entry, engines: Sequence[Engine], issue: str, seed: int) -> Agr
     started = time.perf_counter()
     config = engines[0].config
     case = entry.build(config, seed)
-    first = _run(case, engines[0], issue)
-    found = [f"{engines[0].name}: {line}" for line in first.wrong]
+    first, wrong = _run(case, engines[0], issue)
+    found = [f"{engines[0].name}: {line}" for line in wrong]
     for engine in engines[1:]:
-        difference = _difference(first, _run(case, engine, issue))
-        if difference:
-            found.append(f"{engines[0].name} | {engine.name}: {difference}")
+        other, _ = _run(case, engine, issue)
+        differs = difference(first, other)
+        if differs:
+            found.append(f"{engines[0].name} | {engine.name}: {differs}")
     return Agreement(
         name=entry.name,
         config=config.name,
         issue=issue,
         seed=seed,
         engines=tuple(engine.name for engine in engines),
-        cycles=first.result.cycles,
-        events=len(first.log.events),
+        cycles=first.results[0].cycles,
+        events=len(first.events),
         final=first.final.digest,
         difference="\n".join(found),
         seconds=round(time.perf_counter() - started, 2),

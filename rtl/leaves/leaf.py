@@ -68,7 +68,7 @@ class Leaf(wiring.Component):
 
     def _datapath(self, m: Module) -> None:
         """Drive the outputs in ``m.d.comb``; submodules have names."""
-        raise NotImplementedError
+        raise NotImplementedError  # each leaf has its own
 
     def unbound(self, latency: int = 0) -> Self:
         """A new leaf with the same parameters, whose ports are signals of its own."""

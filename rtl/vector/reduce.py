@@ -58,7 +58,7 @@ class _Tree(wiring.Component):
 
     def combine(self, m: Module, name: str, a: Value, b: Value) -> Value:
         """Add the node called ``name`` and return its output."""
-        raise NotImplementedError
+        raise NotImplementedError  # the sum and the maximum have their own
 
     def widen(self, word: Value) -> Value:
         """A BF16 lane in the format of the tree."""

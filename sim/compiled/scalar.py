@@ -92,7 +92,7 @@ class ScalarEmitter:
 
     def reference(self, net: int, start: int, width: int) -> str:
         """Bits of a net."""
-        raise NotImplementedError
+        raise NotImplementedError  # storage and the locals of a leaf differ
 
     def wide_bits(self, term: Term, start: int, width: int) -> str:
         """Up to 64 bits of a term of more than 64."""

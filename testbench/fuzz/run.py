@@ -13,6 +13,7 @@ from sim.machine import Machine
 from sim.observers import Dispatched, EventLog, Observer
 from sim.result import RunResult
 from sim.simulation import Simulation
+from testbench.ended import Ended, difference
 from testbench.fuzz.case import FuzzCase
 from testbench.fuzz.final import Final
 
@@ -163,18 +164,9 @@ def on_both(engines: Sequence[Engine], policies: Sequence[str]) -> Check:
 
 
 def _unequal(both: Sequence[Outcome], logs: Sequence[EventLog], names: Sequence[str]) -> str:
-    ours, theirs = (log.events for log in logs)
-    where = f"{names[0]} | {names[1]}"
-    if ours != theirs:
-        pairs = zip(ours, theirs, strict=False)
-        at = next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(ours), len(theirs)))
-        first, second = (str(e[at]) if at < len(e) else "no event" for e in (ours, theirs))
-        return f"event {at} differs, {where}:\n  {first}\n  {second}"
-    for one, other in zip(both[0].results, both[1].results, strict=True):
-        same = {"engine": "", "wall_seconds": 0.0}
-        if replace(one, **same) != replace(other, **same):
-            return f"the results differ, {where}:\n  {one}\n  {other}"
-    assert both[0].final is not None
-    assert both[1].final is not None
-    difference = both[0].final.difference(both[1].final)
-    return difference and f"the final states differ, {where}: {difference}"
+    ended: list[Ended] = []
+    for outcome, log in zip(both, logs, strict=True):
+        assert outcome.final is not None
+        ended.append(Ended(log.events, outcome.results, outcome.final))
+    found = difference(*ended)
+    return found and f"{names[0]} | {names[1]}: {found}"

@@ -14,18 +14,8 @@ from isa.config import PRESETS
 from isa.opcodes import BY_MNEMONIC
 from isa.traps import Trap
 from rtl.leaves import (
-    BF16,
     FP32,
-    BF16Exp,
-    BF16MinMax,
-    BF16Reciprocal,
-    BF16Sqrt,
     FloatAdd,
-    FloatMul,
-    MxBlockScale,
-    MxDecode,
-    MxEncode,
-    RoundToBF16,
 )
 from sim.pysim_fast import PysimFastEngine, single_pass
 from sim.pysim_masks import MaskedEngine
@@ -35,23 +25,9 @@ from sim.simulation import Simulation
 from testbench.fuzz.generator import Generator
 from testbench.shared_case import build_case, spec_of
 from tests.conftest import engine_for
+from tests.rtl.leaves.test_leaf_structure import LEAVES
 
 COPIES = 3
-LEAVES = {
-    "add_bf16": lambda: FloatAdd(BF16),
-    "add_fp32": lambda: FloatAdd(FP32),
-    "mul_bf16": lambda: FloatMul(BF16, BF16),
-    "mul_fp32": lambda: FloatMul(BF16, FP32),
-    "mul_mixed": lambda: FloatMul(FP32, FP32, b_fmt=BF16),
-    "round": RoundToBF16,
-    "minmax": BF16MinMax,
-    "exp": BF16Exp,
-    "reciprocal": BF16Reciprocal,
-    "sqrt": BF16Sqrt,
-    "mx_decode": MxDecode,
-    "mx_scale": MxBlockScale,
-    "mx_encode": MxEncode,
-}
 SPECIAL = (0, 1, 0x7F, 0x80, 0x3F80, 0x7F7F, 0x7F80, 0x7F81, 0x7FC0)
 
 

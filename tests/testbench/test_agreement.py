@@ -88,8 +88,8 @@ def _other_value(simulation: Any) -> None:
 @pytest.mark.parametrize(
     ("disturb", "text"),
     [
-        (_other_bit, r"pysim \| pysim: INT_MEM, byte \d+"),
-        (_other_value, r"pysim \| pysim: event \d+: "),
+        (_other_bit, r"pysim \| pysim: the final states differ: INT_MEM, byte \d+"),
+        (_other_value, r"pysim \| pysim: event \d+ differs:"),
     ],
 )
 def test_a_difference_is_found_and_named(disturb: Callable[[Any], None], text: str):
@@ -106,16 +106,18 @@ def test_other_cycles_and_results_are_differences(monkeypatch: pytest.MonkeyPatc
     runs: list[str] = []
 
     def later(case: Any, engine: Engine, issue: str) -> Any:
-        run = real(case, engine, issue)
+        ended, wrong = real(case, engine, issue)
         runs.append(engine.name)
         if len(runs) > 1:
-            run = replace(run, result=replace(run.result, cycles=run.result.cycles + 1))
-        return run
+            (result,) = ended.results
+            ended = replace(ended, results=(replace(result, cycles=result.cycles + 1),))
+        return ended, wrong
 
     monkeypatch.setattr(agreement, "_run", later)
     engine = engine_for(PRESETS["tiny"])
     found = agree(ENTRIES[CHEAP], [engine, engine], "overlap", 0)
-    assert found.difference == f"pysim | pysim: cycles: {found.cycles} | {found.cycles + 1}"
+    assert found.difference.startswith("pysim | pysim: the results differ:")
+    assert f"cycles={found.cycles + 1}" in found.difference
 
 
 @needs_compiler
